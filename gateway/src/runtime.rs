@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fence_core::OperationId;
-use fence_core::ports::{Clock, Ids, Runtime, Spawn, Task};
+use fence_core::ports::{Boot, Clock, Ids, Runtime, Spawn, Task};
 use futures::FutureExt as _;
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -33,12 +33,14 @@ pub fn watched_runtime(tracker: TaskTracker, broken: CancellationToken) -> Runti
 #[derive(Debug)]
 pub struct TokioClock {
     start: Instant,
+    /// The id of this boot; none where the system does not tell.
+    boot: Option<String>,
 }
 
 impl TokioClock {
     /// A clock whose elapsed time begins now.
     pub fn new() -> Self {
-        Self { start: Instant::now() }
+        Self { start: Instant::now(), boot: boot_id() }
     }
 }
 
@@ -62,10 +64,23 @@ impl Clock for TokioClock {
         self.start.elapsed()
     }
 
+    fn boot(&self) -> Option<Boot> {
+        let up = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let up = Duration::try_from(up).ok()?;
+        Some(Boot { id: self.boot.clone()?, up })
+    }
+
     #[expect(clippy::disallowed_methods, reason = "this is the Clock port")]
     async fn sleep(&self, duration: Duration) {
         tokio::time::sleep(duration).await;
     }
+}
+
+/// The id of this boot of the machine, with that of the namespace in which its time is counted.
+fn boot_id() -> Option<String> {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let namespace = std::fs::read_link("/proc/self/ns/time").ok()?;
+    Some(format!("{} {}", boot.trim(), namespace.display()))
 }
 
 /// UUIDs: random ones, and for operations ones that sort by time.

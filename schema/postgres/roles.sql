@@ -56,7 +56,7 @@ END $$;
 
 -- What stands as it is, and changes. (To lock a row or table is to have the right to change it.)
 GRANT UPDATE ON fencegate.seal_guard, fencegate.write_guard, fencegate.audit_tree, fencegate.events_mark,
-    fencegate.events_turn, fencegate.gates, fencegate.lock_id_slots, fencegate.stocks_counted TO fencegate_gateway;
+    fencegate.events_turn, fencegate.gates, fencegate.lock_id_slots, fencegate.own_time, fencegate.stocks_counted TO fencegate_gateway;
 
 -- What comes and goes: no history.
 GRANT INSERT, UPDATE, DELETE ON fencegate.access_roles, fencegate.blob_garbage, fencegate.blob_intents, fencegate.blob_pins,

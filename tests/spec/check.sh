@@ -76,7 +76,7 @@ mutants() {
         SEAL_WHAT_IS_FREE NUMBER_MAY_FALL; do run $m 1 -D$m $takeover; done
     for m in BURIED_IS_SEALED SEAL_RERUN_NOT_BURIED BURIED_TAKES_EFFECT KNOWN_ID_NEVER KEY_BEFORE_LOCK KEY_AFTER_RULE \
         ABSENT_IS_NOT_APPLIED UNKNOWN_IS_REFUSED; do run $m 1 -D$m $lost; done
-    run RERUN_NOT_BURIED 1 -DRERUN_NOT_BURIED $frozen
+    for m in RERUN_NOT_BURIED BURIED_BEFORE_KEY; do run $m 1 -D$m $frozen; done
     run BREAK_NOT_STORED 1 -DBREAK_NOT_STORED $clocks
     for m in NO_FLOOR NO_GUARD GUARD_IS_REFUSED; do run $m 1 -D$m $ledger; done
     for m in NUMBER_TWICE NO_EPOCH; do run $m 1 -D$m $mint -DMASKS=1,2,2; done
@@ -89,7 +89,6 @@ assumptions() {
     run FIRST_TWICE 1 -DFIRST_TWICE $frozen
     run BURIAL_FORGOTTEN 1 -DBURIAL_FORGOTTEN $frozen -DJUMPS=1
     run YOUNG_COPY 1 -DYOUNG_COPY $files
-    run KEY_PROMISED 1 -DKEY_PROMISED $frozen
 }
 
 # shellcheck disable=SC2086

@@ -43,9 +43,6 @@ inline tell_lock(i) {
 inline tell_op(o) {
   if :: v == YES -> told[o] = TOLD_YES
      :: v == NO REFUSED_BY_GUARD -> told[o] = TOLD_NO
-#ifdef KEY_PROMISED
-          ; assert(!opKey[o] || L.key == 0)
-#endif
      :: else fi }
 inline hear(o) { if :: v == GUARD -> v = NO :: else fi; tell_op(o) }
 #ifndef UNKNOWN_IS_REFUSED

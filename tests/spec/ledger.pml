@@ -145,6 +145,12 @@ inline apply(o, r) {
 #else
 #define KEY_IF
 #endif
+#define BY_KEY (opKey[o] && L.key != 0 && !noKey[o] KEY_IF)
+#ifdef BURIED_BEFORE_KEY
+#define KEY_FIRST false
+#else
+#define KEY_FIRST BY_KEY
+#endif
 inline write(o, again) {                      /* check and effect are one act */
   if
   :: !TAKES -> v = GUARD
@@ -153,10 +159,11 @@ inline write(o, again) {                      /* check and effect are one act */
     :: L.op[o] == APPLIED -> v = YES; REACHED(1)                /* a rerun finds what the first sending did */
 #endif
 #ifndef BURIED_TAKES_EFFECT
-    :: L.op[o] == DEAD -> v = NO; if :: !again -> REACHED(2) :: else fi
+    :: L.op[o] == DEAD && !KEY_FIRST -> v = NO; if :: !again -> REACHED(2) :: else fi;
+         assert(!opKey[o] || L.key == 0)                        /* of a key that had its effect nobody hears of none */
 #endif
     :: else -> if
-      :: opKey[o] && L.key != 0 && !noKey[o] KEY_IF -> v = YES; if :: L.key != o + 1 -> REACHED(3) :: else fi
+      :: BY_KEY -> v = YES; if :: L.key != o + 1 -> REACHED(3) :: else fi
 #ifdef CHECK_THEN_WRITE
       :: else -> if :: !judged[o] -> v = NO
 #else

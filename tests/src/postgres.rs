@@ -366,11 +366,12 @@ impl Postgres {
         // Hundreds of tests want one.
         let name = new_name();
         self.execute("postgres", &format!("CREATE DATABASE {name} TEMPLATE {TEMPLATE}")).await;
-        // Two ledgers have nothing in common, and this one is not a copy that was put in another's place.
+        // Two ledgers have nothing in common, and this one is not a copy that was put in another's place, nor as old.
         let own =
             "UPDATE fencegate.seal_guard SET ledger = gen_random_uuid(), nonce = gen_random_uuid(),
                                                    tables = fencegate.current_tables();
-                   UPDATE fencegate.write_guard SET tables = fencegate.current_tables()";
+                   UPDATE fencegate.write_guard SET tables = fencegate.current_tables();
+                   UPDATE fencegate.own_time SET at = clock_timestamp()";
         self.execute(&name, own).await;
         name
     }

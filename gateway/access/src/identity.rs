@@ -47,12 +47,20 @@ pub enum Identity {
         /// By which the rules name it.
         kid: String,
     },
-    /// A request of S3 that was signed with the key of a lock: whoever took the lock asks.
+    /// A request of S3 that was signed with the key of a lock: its principal asks, by the credential that took the lock or
+    /// renewed it last.
     S3Lock {
-        /// Who took it.
+        /// The lock's principal.
         principal: PrincipalName,
+        /// The name of that credential; none of a lock that another principal has handed over.
+        credential: Option<String>,
+        /// The end of a token or a certificate; the rules say that of a key.
+        ends: Option<Timestamp>,
     },
 }
+
+/// The most characters of a credential's name.
+const CREDENTIAL_CHARS_MAX: usize = 256;
 
 /// What a certificate names. Never its subject.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,9 +72,9 @@ pub enum CertificateName {
 }
 
 impl Identity {
-    /// What the audit calls it, and how it is revoked. Never a secret.
+    /// The name by which it is revoked, and which the audit has. Never a secret.
     pub fn credential(&self) -> String {
-        match self {
+        let name = match self {
             Self::Key(key) => format!("key:{}", key.kid()),
             Self::Jwt { issuer, claims, .. } => match claims.get("jti") {
                 Some(id) => format!("jti:{}#{id}", issuer.name),
@@ -75,8 +83,11 @@ impl Identity {
             Self::Certificate { fingerprint, .. } => format!("cert:sha256:{fingerprint}"),
             Self::Unix { uid, .. } => format!("unix:{uid}"),
             Self::S3Key { kid } => format!("key:{kid}"),
-            Self::S3Lock { .. } => "s3-lock".to_owned(),
-        }
+            Self::S3Lock { credential, .. } => {
+                credential.clone().unwrap_or_else(|| "s3-lock".to_owned())
+            }
+        };
+        shortened(&name)
     }
 
     /// What a variable stands for, but for the principal's own name.
@@ -95,12 +106,18 @@ impl Identity {
     }
 
     /// When it ends by itself; a key's end is in the rules.
-    pub(crate) fn expires(&self) -> Option<Timestamp> {
+    pub fn expires(&self) -> Option<Timestamp> {
         match self {
             Self::Jwt { expires, .. } | Self::Certificate { expires, .. } => Some(*expires),
-            Self::Key(_) | Self::Unix { .. } | Self::S3Key { .. } | Self::S3Lock { .. } => None,
+            Self::S3Lock { ends, .. } => *ends,
+            Self::Key(_) | Self::Unix { .. } | Self::S3Key { .. } => None,
         }
     }
+}
+
+/// The name of a credential as it is kept: an issuer may give its tokens ids of any length.
+pub(crate) fn shortened(name: &str) -> String {
+    name.chars().take(CREDENTIAL_CHARS_MAX).collect()
 }
 
 /// Why an identity is nobody's. For the log: callers are told no more than that it is not good, or that it has ended.

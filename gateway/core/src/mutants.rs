@@ -100,6 +100,12 @@ pub enum Mutant {
     AboutKept,
     /// Idempotency keys of two spaces meet.
     KeySpacesMeet,
+    /// What is kept for a while is stamped by the clock, also one that went back.
+    StampsByClock,
+    /// What has been kept long enough by the clock is forgotten, also by one that is ahead.
+    ForgetsByClock,
+    /// The times that several gateways have known one pass add up.
+    TimesAddUp,
 }
 
 impl Mutant {
@@ -184,6 +190,7 @@ impl Mutant {
         (Self::PartAfterTheEnd, "a part is stored although its upload is over"),
         (Self::PartsGoEarly, "the parts of an object are garbage once it is complete"),
         (Self::PartsStay, "an upload becomes garbage without its parts"),
+        (Self::ForgetsByClock, "what makes an outcome known is forgotten by a clock that is ahead"),
     ];
 
     /// Those that cases of the conformance suite notice, and what each does.
@@ -201,6 +208,8 @@ impl Mutant {
         ),
         (Self::AboutKept, "what S3 tells of an object is kept when another takes its place"),
         (Self::KeySpacesMeet, "idempotency keys of two spaces meet"),
+        (Self::StampsByClock, "what is kept for a while is stamped by a clock that went back"),
+        (Self::TimesAddUp, "the times that several gateways have known one pass add up"),
     ];
 }
 

@@ -10,6 +10,9 @@ use crate::lock::{LockId, Supersession};
 use crate::mutants::{self, Mutant};
 use crate::token::Token;
 
+/// The most objects that the deletion of a resource removes: all acts of others would wait for more.
+pub const DELETE_OBJECTS_MAX: i64 = 10_000;
+
 /// Why a write was refused. Nothing changed, and no refusal discloses the current token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
@@ -42,6 +45,8 @@ pub enum Refusal {
     Draining,
     /// An operator forbids deleting this resource.
     Protected,
+    /// The resource has more objects than one act removes ([`DELETE_OBJECTS_MAX`]).
+    TooManyObjects,
     /// The sequence number does not rise above the last one under this token.
     SequenceOutOfOrder,
     /// The object or the resource is not at the version that the writer expects.
@@ -64,6 +69,7 @@ impl Refusal {
             Self::Frozen => ErrorCode::ResourceFrozen,
             Self::Draining => ErrorCode::ResourceDraining,
             Self::Protected => ErrorCode::ResourceProtected,
+            Self::TooManyObjects => ErrorCode::TooManyObjects,
             Self::SequenceOutOfOrder => ErrorCode::SequenceOutOfOrder,
             Self::VersionMismatch => ErrorCode::VersionMismatch,
         }

@@ -76,6 +76,9 @@ pub(super) const SWEPT: &str = "fencegate_swept_rows_total";
 /// For how long the sweeper has been at it without catching up.
 pub(super) const SWEEP_BEHIND: &str = "fencegate_sweep_behind_seconds";
 
+/// How far the ledger's own time is behind its clock.
+pub(super) const OWN_TIME_BEHIND: &str = "fencegate_own_time_behind_seconds";
+
 /// Bytes uploaded into the blob store.
 pub(super) const UPLOADED_BYTES: &str = "fencegate_blob_uploaded_bytes_total";
 /// Uploads that were given up.
@@ -207,6 +210,11 @@ pub fn describe() {
         SWEEP_BEHIND,
         Unit::Seconds,
         "For how long the sweeper has been removing rows without catching up; 0 once it has"
+    );
+    describe_gauge!(
+        OWN_TIME_BEHIND,
+        Unit::Seconds,
+        "How far the ledger's own time, by which it forgets, is behind its clock"
     );
     describe_counter!(UPLOADED_BYTES, Unit::Bytes, "Bytes uploaded into the blob store");
     describe_counter!(

@@ -40,7 +40,7 @@ pub use data::{
     StepOutcome, Upload, UploadHead, Uploaded, Wanted, Write, WriteEffect, WriteFailure,
     WriteOutcome, audit_page, hashed, new_s3_key, store_standing, upload_halves,
 };
-use data::{BlobParts, Buckets, Commits, Feed, Follow, LockPrincipals, Read, Refusals, Writes};
+use data::{BlobParts, Buckets, Commits, Feed, Follow, LockHolders, Read, Refusals, Writes};
 use disasters::{Epochs, Lookout};
 pub use disasters::{Refenced, Refencing, refence_now};
 pub use error::EngineError;
@@ -128,7 +128,7 @@ struct Inner {
     health: OnceLock<Health>,
     agreement: Arc<Agreement>,
     access: Access,
-    lock_principals: LockPrincipals,
+    lock_holders: LockHolders,
     started_at: Timestamp,
     closing: CancellationToken,
 }
@@ -224,7 +224,7 @@ impl Engine {
             health: OnceLock::new(),
             agreement,
             access,
-            lock_principals: LockPrincipals::default(),
+            lock_holders: LockHolders::default(),
             closing,
         };
         Self { inner: Arc::new(inner), held: None }

@@ -342,6 +342,10 @@ fn refused(refusal: &Refusal) -> &'static str {
         Refusal::Protected => {
             "an operator has forbidden deleting this resource; GET /resources/{resource} says why"
         }
+        Refusal::TooManyObjects => {
+            "the resource has more than 10000 objects, which one call does not remove; delete them by their keys, in \
+             pages, as `fence rm -R` does"
+        }
         Refusal::SequenceOutOfOrder => {
             "X-Fence-Seq must be higher than in every earlier write under this token"
         }

@@ -37,8 +37,8 @@ pub struct Caller {
 /// 1. The signature is read. Without one the caller is nobody, who may read if the settings say so and no rules are in force.
 /// 2. The key's id says what it names: a lock and its token, a principal, or whoever has it.
 /// 3. The signature is checked: from here on the caller is who it says.
-/// 4. What it may do, by the rules in force now. Of a lock's key: what the principal may do that took the lock; the lock
-///    must be known still, also if it has ended.
+/// 4. What it may do, by the rules in force now. Of a lock's key: what the principal may do that took the lock, as long as
+///    the credential is good to which the lock belongs; the lock must be known still, also if it has ended.
 /// 5. What it writes under: of a lock's key its token, whatever headers say; of other keys what signed headers say.
 pub async fn find(front: &Front, parts: &Parts) -> Result<Caller, Failure> {
     // Step 1.
@@ -59,8 +59,7 @@ pub async fn find(front: &Front, parts: &Parts) -> Result<Caller, Failure> {
     let access = front.app.engine.access();
     let (asks, fence, rights) = match kept.named {
         Named::Lock { token, lock } => {
-            let principal = front.app.engine.principal_of_s3_lock(token, lock).await?;
-            let asks = access.of_principal_of_lock(principal.as_ref()).await?;
+            let asks = front.app.engine.asks_of_s3_lock(token, lock).await?;
             agrees(parts, token)?;
             (asks, Some((token, Some(lock))), Rights::Read)
         }
@@ -68,7 +67,7 @@ pub async fn find(front: &Front, parts: &Parts) -> Result<Caller, Failure> {
             (access.of_s3_key(&kid).await?, fence_of_headers(parts)?, Rights::Read)
         }
         Named::Anyone(rights) => {
-            let asks = access.of_principal_of_lock(None).await?;
+            let asks = access.of_holder(None).await?;
             let fence = fence_of_headers(parts)?;
             if fence.is_some() && rights == Rights::Read {
                 let why = "This access key is for reading.";
@@ -90,7 +89,7 @@ async fn nobody(front: &Front, parts: &Parts) -> Result<Caller, Failure> {
         return Err(S3Code::AccessDenied.into());
     }
     // Under rules somebody has to be named.
-    let asks = front.app.engine.access().of_principal_of_lock(None).await;
+    let asks = front.app.engine.access().of_holder(None).await;
     let asks = asks.map_err(|error| match error.code() {
         ErrorCode::Unauthenticated => S3Code::AccessDenied.into(),
         _ => Failure::from(error),

@@ -66,8 +66,34 @@ pub(super) async fn begin_with(ledger: &dyn Ledger, text: String) -> anyhow::Res
     Ok(())
 }
 
-/// Puts rules in force, finds the locks whose holders have lost the right to them, and breaks these if that is wanted.
-/// Beside running gateways on Postgres; in a data directory while no gateway uses it.
+/// Finds the locks whose holders would lose them by these rules; nothing changes.
+///
+/// # Errors
+/// As [`apply_rules`].
+pub async fn lost_by_rules(
+    config: &Config,
+    text: &str,
+    follows: Option<i64>,
+) -> anyhow::Result<Applied> {
+    let rules = checked(text, now())?;
+    on_ledger(config, async |ledger| {
+        let generation = ledger.rules_generation().await?;
+        if follows.is_some_and(|follows| follows != generation) {
+            bail!(not_followed(generation));
+        }
+        Ok(Applied { generation, lost: Some(lost(ledger, &rules).await?) })
+    })
+    .await
+}
+
+fn not_followed(generation: i64) -> String {
+    format!(
+        "rules of generation {generation} are in force, not those that these are to follow; nothing changed"
+    )
+}
+
+/// Puts rules in force, finds the locks whose holders have lost the right to them, and breaks those whose credentials were
+/// taken back, or all if that is wanted. Beside running gateways on Postgres; in a data directory while no gateway uses it.
 ///
 /// # Errors
 /// They are not good, or are not to follow the ones in force; or the ledger cannot be used. Nothing changed then.
@@ -91,15 +117,11 @@ pub async fn apply_rules(
         let applied = ledger.apply_rules(change).await;
         let generation = match applied.context("whether the rules are in force is not known")? {
             RulesChanged::InForce(generation) => generation,
-            RulesChanged::Overtaken(generation) => bail!(
-                "rules of generation {generation} are in force, not those that these are to follow; nothing changed"
-            ),
+            RulesChanged::Overtaken(generation) => bail!(not_followed(generation)),
         };
         let found = async {
             let mut lost = lost(ledger, &rules).await?;
-            if breaks {
-                break_lost(ledger, &mut lost, reason, REQUEST_ID).await?;
-            }
+            break_lost(ledger, &mut lost, breaks, (reason, REQUEST_ID)).await?;
             Ok::<_, LedgerError>(lost)
         };
         let lost = found.await.inspect_err(|error| {

@@ -35,6 +35,8 @@ macro_rules! each_code {
             ResourceDraining, "resource-draining", 409, true, Busy, Write, "Effects of older tokens are still under way";
             /// An operator forbids deleting the resource.
             ResourceProtected, "resource-protected", 409, false, Misuse, Write, "The resource is protected from deletion";
+            /// The resource has more objects than one act removes.
+            TooManyObjects, "too-many-objects", 409, false, Misuse, Write, "The resource has too many objects to be deleted at once";
             /// `X-Fence-Seq` does not rise.
             SequenceOutOfOrder, "sequence-out-of-order", 409, false, Changed, Write, "The sequence number does not rise";
             /// A precondition on the object or the resource failed.

@@ -297,7 +297,7 @@ impl LockState {
     }
 }
 
-/// How a lock ended. An id names one grant for ever: it is never granted again.
+/// How a lock ended. Its id is granted to nobody else while it is remembered, for `ended_locks_kept`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

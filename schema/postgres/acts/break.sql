@@ -51,7 +51,7 @@ BEGIN
             SET break_due = due, hold = acts.hold_at(f.hold, due, t)
             WHERE f.resource = fence.resource;
             IF due <= t THEN
-                UPDATE fencegate.locks l SET ended = 'broken', ended_at = t
+                UPDATE fencegate.locks l SET ended = 'broken', ended_at = acts.stamp(t)
                 WHERE l.id = fence.lock_id AND l.ended IS NULL;
                 held_ms := fencegate.millis(t - fence.acquired_at);
                 SELECT fence.token - g.base INTO number FROM fencegate.seal_guard g;

@@ -240,7 +240,7 @@ $$;
 CREATE FUNCTION acts.bury(p_kind text, p_id uuid, p_now timestamptz)
 RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-    INSERT INTO fencegate.buried (kind, id, buried_at) VALUES (p_kind, p_id, p_now)
+    INSERT INTO fencegate.buried (kind, id, buried_at) VALUES (p_kind, p_id, acts.stamp(p_now))
     ON CONFLICT DO NOTHING;
 END $$;
 
@@ -261,7 +261,7 @@ BEGIN
     ORDER BY f.resource;
     UPDATE fencegate.fences f SET hold = 'broken'
     WHERE f.resource = ANY (p_names) AND acts.stands(f.hold) AND f.break_due <= p_now;
-    UPDATE fencegate.locks l SET ended = 'broken', ended_at = p_now
+    UPDATE fencegate.locks l SET ended = 'broken', ended_at = acts.stamp(p_now)
     WHERE l.id = ANY (due) AND l.ended IS NULL;
 END $$;
 

@@ -13,7 +13,7 @@ CREATE FUNCTION acts.agreed_s(p_name text) RETURNS double precision LANGUAGE sql
     FROM fencegate.agreed a WHERE a.name = p_name
 $$;
 
--- Forgets burials of operations that are older than p_buried_s seconds, at most p_rows. With the owner's rights, as above, and
+-- Forgets burials of operations that are older than p_buried_s seconds of the ledger's own time, at most p_rows. With the owner's rights, as above, and
 -- never what is kept by agreement.
 CREATE FUNCTION acts.forget_burials(p_buried_s double precision, p_rows bigint)
 RETURNS bigint LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -23,13 +23,13 @@ DECLARE
 BEGIN
     DELETE FROM fencegate.operations b WHERE b.ctid = ANY (ARRAY(
         SELECT o.ctid FROM fencegate.operations o
-        WHERE o.kind = 'buried' AND o.committed_at < clock_timestamp() - kept_s * interval '1 second'
+        WHERE o.kind = 'buried' AND o.committed_at < (SELECT w.at FROM fencegate.own_time w) - kept_s * interval '1 second'
         ORDER BY o.committed_at LIMIT p_rows FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS removed = ROW_COUNT;
     RETURN removed;
 END $$;
 
--- Lets go of history that is older than p_history_s seconds, at most p_rows events and p_rows grants in a pass; returns how
+-- Lets go of history that is older than p_history_s seconds of the ledger's own time, at most p_rows events and p_rows grants in a pass; returns how
 -- many rows were removed. The newest operation of a resource stays, whose version the next one follows; so does its newest
 -- grant. An act of its own: what it holds it holds briefly, and the sweeper goes on if this fails. It has the owner's rights:
 -- the role that serves may remove no history by itself.
@@ -60,7 +60,7 @@ BEGIN
     IF kept_s = 'infinity' THEN
         RETURN 0;
     END IF;
-    too_young := clock_timestamp() - greatest(p_history_s, kept_s) * interval '1 second';
+    too_young := (SELECT w.at FROM fencegate.own_time w) - greatest(p_history_s, kept_s) * interval '1 second';
 
     -- Step 1.
     guard := acts.begin_write(p_seen);

@@ -75,7 +75,7 @@ BEGIN
     item.verdict := 'released';
     item.held_ms := fencegate.millis(p_now - known.acquired_at);
     item.token := known.token;
-    UPDATE fencegate.locks l SET ended = 'released', ended_at = p_now WHERE l.id = known.id AND l.ended IS NULL;
+    UPDATE fencegate.locks l SET ended = 'released', ended_at = acts.stamp(p_now) WHERE l.id = known.id AND l.ended IS NULL;
     WITH released AS (
         UPDATE fencegate.fences f SET hold = 'released', break_due = NULL
         WHERE f.resource = ANY (known.resources) AND f.lock_id = known.id AND acts.stands(f.hold)
@@ -136,7 +136,7 @@ BEGIN
 
     -- Step 3.
     IF cardinality(array_remove(items, NULL)) > 0 THEN
-        UPDATE fencegate.locks l SET ended = 'released', ended_at = t
+        UPDATE fencegate.locks l SET ended = 'released', ended_at = acts.stamp(t)
         WHERE l.id = ANY (ARRAY(SELECT p_lock[i] FROM generate_series(1, cardinality(p_lock)) i
                                 WHERE (items[i]).verdict = 'released'));
         UPDATE fencegate.fences f SET hold = 'released'

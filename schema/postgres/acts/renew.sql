@@ -18,17 +18,23 @@ END $$;
 
 -- Starts the ttl of a lock again, within its longest hold, and returns the time left. With p_confirms, its
 -- holder has shown that it knows of the lock: an infinite one has no deadline from now on. Without it, such a
--- lock lasts for what an unconfirmed one does, but its deadline is never brought nearer.
+-- lock lasts for what an unconfirmed one does, but its deadline is never brought nearer. With p_credential, it belongs to
+-- that one from now on.
 CREATE FUNCTION acts.restart(
-    p_lock fencegate.locks, p_ttl_ms bigint, p_confirms boolean, p_now timestamptz)
+    p_lock fencegate.locks, p_ttl_ms bigint, p_confirms boolean, p_credential text, p_ends_us bigint, p_now timestamptz)
 RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     only_longer boolean := NOT p_confirms AND p_ttl_ms = acts.infinite_ms();
     ahead_ms    bigint := CASE WHEN only_longer THEN acts.unconfirmed_ms() ELSE p_ttl_ms END;
     left_ms     bigint;
 BEGIN
-    IF p_lock.ttl_ms <> p_ttl_ms THEN
-        UPDATE fencegate.locks l SET ttl_ms = p_ttl_ms WHERE l.id = p_lock.id;
+    IF p_lock.ttl_ms <> p_ttl_ms
+       OR p_credential IS NOT NULL
+          AND (p_lock.credential, p_lock.credential_ends_us) IS DISTINCT FROM (p_credential, p_ends_us) THEN
+        UPDATE fencegate.locks l
+        SET ttl_ms = p_ttl_ms, credential = coalesce(p_credential, l.credential),
+            credential_ends_us = CASE WHEN p_credential IS NULL THEN l.credential_ends_us ELSE p_ends_us END
+        WHERE l.id = p_lock.id;
     END IF;
     WITH restarted AS (
         UPDATE fencegate.fences f
@@ -47,9 +53,10 @@ END $$;
 -- Renew: start the ttl again, also of a lock that has expired and that nobody took over.
 -- 1. The fences of the locks are locked; a break that has come due is stored.
 -- 2. Nothing is decided if the rules of access have moved (I17). What is of another principal is not known (I16). What has ended, is about to, or is not in force yet, is not extended.
--- 3. The ttl starts again.
+-- 3. The ttl starts again. p_credential, p_ends_us: the credential of the caller, and the end that it has by itself.
 CREATE FUNCTION acts.renew(
-    p_seen bigint, p_wait_ms int, p_lock uuid[], p_ttl_ms bigint[], p_principal text[], p_rules bigint[])
+    p_seen bigint, p_wait_ms int, p_lock uuid[], p_ttl_ms bigint[], p_principal text[], p_rules bigint[],
+    p_credential text[], p_ends_us bigint[])
 RETURNS TABLE (
     verdict text, token bigint, acquired_us bigint, ttl_ms bigint, remaining_ms bigint,
     versions bigint[], resources text[], owner text, lapsed_ms bigint, hold_until_us bigint,
@@ -93,7 +100,7 @@ BEGIN
             SELECT fencegate.millis(t - min(f.deadline)) INTO lapsed_ms FROM fencegate.fences f
             WHERE f.resource = ANY (known.resources) AND f.lock_id = known.id AND f.deadline <= t;
             ttl_ms := coalesce(p_ttl_ms[i], known.ttl_ms);
-            remaining_ms := acts.restart(known, ttl_ms, true, t);
+            remaining_ms := acts.restart(known, ttl_ms, true, p_credential[i], p_ends_us[i], t);
             hold_until_us := fencegate.micros(known.hold_until);
             metadata := nullif(known.metadata, '{}')::text;
             token := known.token;

@@ -10,7 +10,7 @@ CREATE FUNCTION acts.sealed_at_once(
     p_resources text[], p_item int[], p_lock uuid[], p_owner text[], p_ttl_ms bigint[], p_number bigint[],
     p_from uuid[], p_attempt int[], p_max_hold_ms bigint[], p_metadata text[], p_force boolean[],
     p_order bigint[], p_gateway uuid[], p_names text[], p_principal text[], p_writers text[], p_rules bigint[],
-    p_asked text[], p_in_force bigint)
+    p_asked text[], p_credential text[], p_ends_us bigint[], p_in_force bigint)
 RETURNS SETOF acts.sealing LANGUAGE sql STABLE AS $$
     SELECT p_lock[r.i], r.names, p_owner[r.i], p_base + p_number[r.i], p_attempt[r.i], p_ttl_ms[r.i],
                p_from[r.i], p_force[r.i], p_order[r.i], p_gateway[r.i],
@@ -31,7 +31,7 @@ RETURNS SETOF acts.sealing LANGUAGE sql STABLE AS $$
                coalesce(p_metadata[r.i]::jsonb, '{}'), d.ahead_ms <> d.ttl_ms,
                NULL::text, NULL::text, NULL::bigint, NULL::text[], NULL::bigint[],
                split_part(p_names[r.i], ' ', 1), p_principal[r.i], string_to_array(p_writers[r.i], ' '),
-               p_asked[r.i]
+               p_asked[r.i], p_credential[r.i], p_ends_us[r.i]
     FROM (
         SELECT r.item AS i, array_agg(r.name ORDER BY r.name COLLATE "C") AS names,
                bool_and(f.resource IS NULL OR f.resource = ANY (p_got)) AS are_got,
@@ -72,9 +72,9 @@ BEGIN
     WHERE f.resource = d.name AND f.resource = ANY (ARRAY(SELECT unnest(d.names) FROM unnest(p_items) d));
     INSERT INTO fencegate.locks
         (id, resources, token, owner, ttl_ms, acquired_at, hold_until, metadata, fence, gateway, principal,
-         writers)
+         writers, credential, credential_ends_us)
     SELECT d.lock, d.names, d.token, d.owner, d.ttl_ms, p_now, d.hold_until, d.metadata, d.force IS NOT NULL,
-           CASE d.verdict WHEN 'drains' THEN d.gateway END, d.principal, d.writers
+           CASE d.verdict WHEN 'drains' THEN d.gateway END, d.principal, d.writers, d.credential, d.credential_ends_us
     FROM unnest(p_items) d WHERE d.verdict IN ('sealed', 'drains');
 END $$;
 
@@ -87,7 +87,8 @@ END $$;
 -- 3. A later statement decides what nearly all locks need (`sealed_at_once`). These locks are stored. Nothing is decided
 --    of those whose rules of access have moved (I17), unless all that is asked is what became of them.
 --    p_names: who asks, as is_yours() has it; p_principal: whose the lock will be; p_writers: who else may write under it,
---    apart by spaces; p_asked: who asks and how, for the audit.
+--    apart by spaces; p_asked: who asks and how, for the audit; p_credential, p_ends_us: the credential to which the lock
+--    belongs, and the end that it has by itself.
 -- 4. What is not so simple is decided one by one (`sealed_further`), each after those before it are stored.
 CREATE FUNCTION acts.seal(
     p_epoch bigint, p_seen bigint, p_wait_ms int,
@@ -95,7 +96,7 @@ CREATE FUNCTION acts.seal(
     p_lock uuid[], p_owner text[], p_ttl_ms bigint[], p_number bigint[], p_from uuid[],
     p_attempt int[], p_max_hold_ms bigint[], p_metadata text[], p_force boolean[],
     p_order bigint[], p_gateway uuid[], p_names text[], p_principal text[], p_writers text[], p_rules bigint[],
-    p_asked text[])
+    p_asked text[], p_credential text[], p_ends_us bigint[])
 RETURNS TABLE (
     verdict text, token bigint, acquired_us bigint, ttl_ms bigint, remaining_ms bigint,
     versions bigint[], resource text, owner text, age_ms bigint, hold_until_us bigint, metadata text,
@@ -136,7 +137,8 @@ BEGIN
     SELECT array_agg(d), bool_or(d.verdict = 'sealed') INTO items, any_sealed
     FROM acts.sealed_at_once(got, got_ids, guard.base, guard.floor, t, p_resources, p_item, p_lock, p_owner, p_ttl_ms,
                              p_number, p_from, p_attempt, p_max_hold_ms, p_metadata, p_force, p_order, p_gateway,
-                             p_names, p_principal, p_writers, p_rules, p_asked, guard.access) d;
+                             p_names, p_principal, p_writers, p_rules, p_asked, p_credential, p_ends_us,
+                             guard.access) d;
     IF any_sealed THEN
         PERFORM acts.store_seals(items, t);
     END IF;

@@ -29,7 +29,9 @@ CREATE TYPE acts.sealing AS (
     asker           text,                 -- the principal that asks
     principal       text,                 -- whose it will be
     writers         text[],               -- who else may write under its token
-    asked           text                  -- who asks and how, for the audit
+    asked           text,                 -- who asks and how, for the audit
+    credential      text,                 -- to which the lock belongs; NULL if it will be another principal's
+    credential_ends_us bigint
 );
 
 -- The times of a new lock: its ttl; how far ahead its deadline is set, less than that while it is unconfirmed; when it
@@ -112,7 +114,8 @@ BEGIN
     item.resource := CASE WHEN only_asks AND why = 'draining'
                           THEN coalesce(acts.drains(item.names, p_now), item.names[1]) ELSE drains END;
     IF item.verdict = 'drains_still' THEN
-        PERFORM acts.restart(known, coalesce(item.asked_ms, known.ttl_ms), false, p_now);
+        PERFORM acts.restart(known, coalesce(item.asked_ms, known.ttl_ms), false, item.credential, item.credential_ends_us,
+                             p_now);
         UPDATE fencegate.locks l SET gateway = item.gateway
         WHERE l.id = known.id AND l.gateway IS DISTINCT FROM item.gateway;
     END IF;
@@ -129,7 +132,8 @@ BEGIN
             WHERE f.resource = ANY (item.names) AND f.lock_id = known.id);
         IF is_asked OR completed OR (item.remaining_ms <= 0 AND NOT only_asks) THEN
             item.ttl_ms := coalesce(item.asked_ms, known.ttl_ms);
-            item.remaining_ms := acts.restart(known, item.ttl_ms, is_asked AND NOT completed, p_now);
+            item.remaining_ms := acts.restart(known, item.ttl_ms, is_asked AND NOT completed, item.credential,
+                                              item.credential_ends_us, p_now);
         END IF;
         item.unconfirmed := item.ttl_ms = acts.infinite_ms() AND EXISTS (
             SELECT FROM fencegate.fences f
@@ -267,7 +271,7 @@ BEGIN
     INTO item.taken_resources, item.taken_held_ms
     FROM fencegate.fences f LEFT JOIN fencegate.locks l ON l.id = f.lock_id
     WHERE f.resource = ANY (item.names) AND acts.stands(f.hold) AND NOT acts.is_draining(f.hold);
-    UPDATE fencegate.locks l SET ended = 'superseded', ended_at = p_now
+    UPDATE fencegate.locks l SET ended = 'superseded', ended_at = acts.stamp(p_now)
     FROM fencegate.fences f
     WHERE f.resource = ANY (item.names) AND l.id = f.lock_id AND l.ended IS NULL AND acts.stands(f.hold);
     IF former.id IS NOT NULL THEN

@@ -2,7 +2,7 @@
 
 -- At most p_rows of each kind. Rows that somebody is using are left to the next pass.
 -- 1. Breaks that have come due are stored.
--- 2. Keys, locks that have ended and burials that have been kept long enough are removed.
+-- 2. Keys, locks that have ended and burials that have been kept long enough are removed: by the ledger's own time.
 -- 3. So are refused writes, but the newest p_rejections_max, and p_unknown_max of those with unknown tokens.
 -- 4. So are waiters and intents.
 CREATE FUNCTION acts.sweep(
@@ -12,6 +12,7 @@ RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     guard   fencegate.write_guard;
     t       timestamptz := clock_timestamp();
+    own     timestamptz := (SELECT o.at FROM fencegate.own_time o);
     due     text[];
     removed bigint;
     total   bigint := 0;
@@ -29,7 +30,7 @@ BEGIN
 
     DELETE FROM fencegate.idempotency_keys k WHERE k.ctid = ANY (ARRAY(
         SELECT o.ctid FROM fencegate.idempotency_keys o
-        WHERE o.kept_until IS NULL AND o.stored_at < t - p_keys_s * interval '1 second'
+        WHERE o.kept_until IS NULL AND o.stored_at < own - p_keys_s * interval '1 second'
         ORDER BY o.stored_at LIMIT p_rows FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS removed = ROW_COUNT;
     total := total + removed;
@@ -37,21 +38,21 @@ BEGIN
     -- Those whose writers said how long.
     DELETE FROM fencegate.idempotency_keys k WHERE k.ctid = ANY (ARRAY(
         SELECT o.ctid FROM fencegate.idempotency_keys o
-        WHERE o.kept_until < t
+        WHERE o.kept_until < own
         ORDER BY o.kept_until LIMIT p_rows FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS removed = ROW_COUNT;
     total := total + removed;
 
     DELETE FROM fencegate.locks l WHERE l.ctid = ANY (ARRAY(
         SELECT o.ctid FROM fencegate.locks o
-        WHERE o.ended_at < t - p_ended_s * interval '1 second'
+        WHERE o.ended_at < own - p_ended_s * interval '1 second'
         ORDER BY o.ended_at LIMIT p_rows FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS removed = ROW_COUNT;
     total := total + removed;
 
     DELETE FROM fencegate.buried b WHERE b.ctid = ANY (ARRAY(
         SELECT o.ctid FROM fencegate.buried o
-        WHERE o.buried_at < t - p_buried_s * interval '1 second'
+        WHERE o.buried_at < own - p_buried_s * interval '1 second'
         ORDER BY o.buried_at LIMIT p_rows FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS removed = ROW_COUNT;
     total := total + removed;

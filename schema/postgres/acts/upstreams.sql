@@ -55,7 +55,7 @@ BEGIN
     WHERE l.id = p_lock.id RETURNING * INTO lock;
     UPDATE fencegate.fences f SET hold = 'held', live_token = f.token, acquired_at = p_now
     WHERE f.resource = ANY (lock.resources) AND f.lock_id = lock.id AND acts.is_draining(f.hold);
-    PERFORM acts.restart(lock, lock.ttl_ms, false, p_now);
+    PERFORM acts.restart(lock, lock.ttl_ms, false, NULL, NULL, p_now);
     RETURN lock;
 END $$;
 
@@ -114,7 +114,7 @@ RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     UPDATE fencegate.upstream_intents u
     SET closed = CASE WHEN o.status IS NULL THEN 'unsent' ELSE 'answered' END,
-        closed_at = p_now, status = o.status, reason = NULL
+        closed_at = acts.stamp(p_now), status = o.status, reason = NULL
     FROM unnest(p_operation, p_status) o (operation, status)
     WHERE u.operation = o.operation AND (u.closed IS NULL OR u.closed IN ('resolved', 'elapsed'));
 END $$;
@@ -170,7 +170,7 @@ BEGIN
         ELSIF known.closed IS NOT NULL THEN
             verdict := 'buried';
         ELSIF known.closes_at <= t THEN
-            UPDATE fencegate.upstream_intents u SET closed = 'elapsed', closed_at = u.closes_at
+            UPDATE fencegate.upstream_intents u SET closed = 'elapsed', closed_at = acts.stamp(u.closes_at)
             WHERE u.operation = p_operation[i] AND u.closed IS NULL;
             verdict := 'buried';
         ELSIF known.operation IS NOT NULL THEN
@@ -260,7 +260,7 @@ BEGIN
     SELECT * INTO known FROM fencegate.upstream_intents u WHERE u.operation = p_operation;
     PERFORM acts.lock_fences(ARRAY[known.resource], p_wait_ms);
     t := clock_timestamp();
-    UPDATE fencegate.upstream_intents u SET closed = 'resolved', closed_at = t, reason = p_reason
+    UPDATE fencegate.upstream_intents u SET closed = 'resolved', closed_at = acts.stamp(t), reason = p_reason
     WHERE u.operation = p_operation AND u.closed IS NULL RETURNING * INTO known;
     IF NOT FOUND THEN
         verdict := CASE WHEN EXISTS (SELECT FROM fencegate.upstream_intents u
@@ -310,7 +310,7 @@ DECLARE
     elapsed bigint;
     removed bigint;
 BEGIN
-    UPDATE fencegate.upstream_intents u SET closed = 'elapsed', closed_at = u.closes_at
+    UPDATE fencegate.upstream_intents u SET closed = 'elapsed', closed_at = acts.stamp(u.closes_at)
     WHERE u.operation = ANY (ARRAY(
         SELECT o.operation FROM fencegate.upstream_intents o
         WHERE o.closed IS NULL AND o.closes_at <= t
@@ -318,7 +318,8 @@ BEGIN
     GET DIAGNOSTICS elapsed = ROW_COUNT;
     DELETE FROM fencegate.upstream_intents u WHERE u.operation = ANY (ARRAY(
         SELECT o.operation FROM fencegate.upstream_intents o
-        WHERE o.closed IS NOT NULL AND o.closed_at < t - p_keep_s * interval '1 second'
+        WHERE o.closed IS NOT NULL
+          AND o.closed_at < (SELECT w.at FROM fencegate.own_time w) - p_keep_s * interval '1 second'
         ORDER BY o.closed_at LIMIT p_rows FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS removed = ROW_COUNT;
     RETURN elapsed + removed;

@@ -12,6 +12,7 @@ SELECT f.resource,
             ELSE 'leased' END AS state,
        f.owner,
        f.principal,
+       f.lock_id,
        fencegate.micros(f.acquired_at) AS acquired_us,
        fencegate.micros(f.renewed_at) AS renewed_us,
        fencegate.millis(clock_timestamp() - f.acquired_at) AS age_ms,
@@ -43,7 +44,8 @@ RETURNS TABLE (
     resources text[], token bigint, owner text, ttl_ms bigint, acquired_us bigint,
     hold_until_us bigint, metadata text, ended text, ended_us bigint, state text,
     remaining_ms bigint, versions bigint[], id uuid, superseded_by text, renewed_us bigint,
-    break_due_us bigint, break_in_ms bigint, unconfirmed boolean, frozen text, principal text, writers text[])
+    break_due_us bigint, break_in_ms bigint, unconfirmed boolean, frozen text, principal text, writers text[],
+    credential text, credential_ends_us bigint)
 LANGUAGE sql VOLATILE AS $$
     SELECT l.resources, l.token, l.owner, l.ttl_ms, fencegate.micros(l.acquired_at),
            fencegate.micros(l.hold_until), nullif(l.metadata, '{}')::text,
@@ -63,7 +65,7 @@ LANGUAGE sql VOLATILE AS $$
                AND v.ttl_ms < l.ttl_ms,
            (SELECT f.frozen FROM fencegate.fences f
             WHERE f.resource = ANY (l.resources) AND f.frozen IS NOT NULL
-            ORDER BY f.resource LIMIT 1), l.principal, l.writers
+            ORDER BY f.resource LIMIT 1), l.principal, l.writers, l.credential, l.credential_ends_us
     FROM fencegate.locks l
     CROSS JOIN fencegate.seal_guard g
     LEFT JOIN LATERAL (

@@ -89,6 +89,7 @@ RETURNS SETOF acts.written LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     guard      fencegate.write_guard;
     t          timestamptz;
+    stamp      timestamptz;               -- by the ledger's own time
     got        text[];
     mine       uuid[];
     ignored    text;
@@ -101,8 +102,7 @@ DECLARE
     r_owner    text[];
     r_highest  bigint[];
     r_more     bigint[];
-    replaces   boolean;
-    counts     boolean;
+    replaces   boolean; counts boolean;
 BEGIN
     -- Step 1.
     guard := acts.begin_write(p_seen);
@@ -112,6 +112,7 @@ BEGIN
         mine := acts.lock_intents(p_blob, p_wait_ms);
     END IF;
     t := coalesce(p_now, clock_timestamp());
+    stamp := acts.stamp(t);
 
     -- Step 2. One row is read without aggregates, which would cost it more than all else that is read.
     IF cardinality(p_resource) = 1 THEN
@@ -146,20 +147,20 @@ BEGIN
     -- Step 4.
     IF p_commit THEN
         RETURN QUERY SELECT * FROM acts.record_commit(
-            guard.generation, t, p_operation[1], p_token[1], p_seq[1], p_resource, p_kind, r_version, r_did, r_owner,
+            guard.generation, stamp, p_operation[1], p_token[1], p_seq[1], p_resource, p_kind, r_version, r_did, r_owner,
             r_highest);
     ELSE
         INSERT INTO fencegate.operations (id, resource, version, kind, key, generation, token, seq, highest_seq,
                                           created, size, sha256, owner, committed_at)
         SELECT p_operation[i], p_resource[i], r_version[i], p_kind[i], p_object[i], guard.generation, p_token[i],
                p_seq[i], r_highest[i], r_did[i] = 'c', coalesce(p_size[i], 0),
-               CASE WHEN p_parts[i] IS NULL THEN p_sha256[i] END, r_owner[i], t
+               CASE WHEN p_parts[i] IS NULL THEN p_sha256[i] END, r_owner[i], stamp
         FROM (SELECT generate_series(1, cardinality(p_resource)) AS i) r WHERE r_why[i] IS NULL;
     END IF;
     IF p_key IS NOT NULL THEN
         INSERT INTO fencegate.idempotency_keys (resource, key, space, fingerprint, operation, stored_at, kept_until)
         SELECT DISTINCT ON (r.resource, r.key, r.space) r.resource, r.key, coalesce(r.space, 'native'), r.fingerprint,
-               r.operation, t, t + r.kept_ms * interval '1 millisecond'
+               r.operation, stamp, stamp + r.kept_ms * interval '1 millisecond'
         FROM unnest(p_resource, p_key, p_space, p_fingerprint, p_operation, p_kept_ms, r_why)
              r (resource, key, space, fingerprint, operation, kept_ms, why)
         WHERE r.why IS NULL AND r.key IS NOT NULL;
@@ -172,7 +173,7 @@ BEGIN
     IF replaces THEN PERFORM acts.make_room(p_keep, t, r_why, r_did, p_kind, p_resource, p_object); END IF;
     INSERT INTO fencegate.objects (resource, key, version, generation, content_type, size, sha256, written_at,
                                    body, blob, principal, about, parts)
-    SELECT p_resource[i], p_object[i], r_version[i], guard.generation, p_content_type[i], p_size[i], p_sha256[i], t,
+    SELECT p_resource[i], p_object[i], r_version[i], guard.generation, p_content_type[i], p_size[i], p_sha256[i], stamp,
            p_body[i], p_blob[i], split_part(p_names[i], ' ', 1), p_about[i],
            cardinality(string_to_array(p_parts[i], ','))
     FROM (SELECT generate_series(1, cardinality(p_resource)) AS i) r
@@ -192,7 +193,7 @@ BEGIN
     IF NOT p_commit THEN
         RETURN QUERY
         SELECT i::bigint, p_resource[i], 'applied', NULL::uuid, r_version[i], r_did[i], guard.generation,
-               fencegate.micros(t), r_owner[i], NULL::text, NULL::bigint, acts.flushed()
+               fencegate.micros(stamp), r_owner[i], NULL::text, NULL::bigint, acts.flushed()
         FROM (SELECT generate_series(1, cardinality(p_resource)) AS i) r WHERE r_why[i] IS NULL;
     END IF;
 END $$;

@@ -49,7 +49,9 @@ LANGUAGE sql STABLE AS $$
                                    greatest(f.last_seq, CASE WHEN n.token = f.token THEN n.seq END),
                                    acts.is_yours(p_names[i], f.principal, f.writers)),
                         CASE WHEN p_if_version[i] <> coalesce(n.version, 0) THEN 'version_mismatch'
-                             WHEN p_kind[i] = 'delete_all' THEN f.is_protected END) END AS why,
+                             WHEN p_kind[i] = 'delete_all'
+                                 THEN coalesce(f.is_protected, CASE WHEN f.objects > 10000 THEN 'too_many_objects' END)
+                             END) END AS why,
                greatest(p_seq[i], f.last_seq, CASE WHEN n.token = f.token THEN n.seq END) AS highest,
                CASE WHEN p_kind[i] = 'delete_all' THEN f.objects WHEN o.resource IS NULL THEN 0 ELSE 1 END AS there,
                CASE WHEN p_kind[i] = 'put'
@@ -86,10 +88,11 @@ CREATE FUNCTION acts.judged_further(
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     SELECT array_agg(CASE WHEN r.why = 'busy' OR r.why = 'rules_moved' AND r.attempt IS DISTINCT FROM 2 THEN r.why
-                          WHEN o.kind = 'buried' THEN 'buried'
-                          WHEN o.kind IS NOT NULL THEN 'known'
+                          WHEN o.kind <> 'buried' THEN 'known'
+                          -- Before a burial: of a key that had its effect no caller is told that there was none.
                           WHEN k.fingerprint = r.fingerprint THEN 'replayed'
                           WHEN k.fingerprint IS NOT NULL THEN 'key_reused'
+                          WHEN o.kind = 'buried' THEN 'buried'
                           WHEN r.attempt = 2 THEN 'given_up'
                           WHEN r.why IS NOT NULL THEN r.why
                           -- A belt: a token is of one lock (I15).
@@ -107,7 +110,7 @@ BEGIN
                           WHEN r.blob <> ALL (p_mine) THEN 'intent_busy'
                           WHEN r.parts IS NOT NULL AND NOT acts.has_parts(r.blob, r.parts) THEN 'parts_differ'
                           END ORDER BY r.i),
-           array_agg(CASE WHEN o.kind IS NOT NULL THEN r.operation ELSE k.operation END ORDER BY r.i)
+           array_agg(CASE WHEN o.kind <> 'buried' THEN r.operation ELSE k.operation END ORDER BY r.i)
     INTO why, original
     FROM unnest(p_why, p_operation, p_resource, p_attempt, p_key, p_fingerprint, p_object, p_if_object, p_blob, p_space,
                 p_parts)
@@ -143,9 +146,9 @@ BEGIN
                         WITH ORDINALITY r (why, operation, resource, token, attempt, original, names, i)
         WHERE r.why IS NOT NULL
         ORDER BY CASE WHEN p_commit THEN CASE r.why
-                     WHEN 'rules_moved' THEN 0 WHEN 'busy' THEN 1 WHEN 'known' THEN 2 WHEN 'buried' THEN 2 WHEN 'replayed' THEN 3
-                     WHEN 'key_reused' THEN 3 WHEN 'given_up' THEN 4 WHEN 'object_mismatch' THEN 6
-                     WHEN 'upload_expired' THEN 7 WHEN 'parts_differ' THEN 7 WHEN 'intent_busy' THEN 8 ELSE 5 END END,
+                     WHEN 'rules_moved' THEN 0 WHEN 'busy' THEN 1 WHEN 'known' THEN 2 WHEN 'replayed' THEN 3
+                     WHEN 'key_reused' THEN 3 WHEN 'buried' THEN 4 WHEN 'given_up' THEN 5 WHEN 'object_mismatch' THEN 7
+                     WHEN 'upload_expired' THEN 8 WHEN 'parts_differ' THEN 8 WHEN 'intent_busy' THEN 9 ELSE 6 END END,
                  CASE WHEN p_commit AND r.why NOT IN ('object_mismatch', 'upload_expired', 'parts_differ', 'intent_busy')
                      THEN r.resource END COLLATE "C", r.i
         LIMIT CASE WHEN p_commit THEN 1 END
@@ -157,7 +160,7 @@ BEGIN
         IF item.attempt IS NULL AND item.why NOT IN ('busy', 'rules_moved') THEN
             SELECT CASE o.kind WHEN 'buried' THEN 'buried' ELSE 'known' END INTO known
             FROM fencegate.operations o WHERE o.id = item.operation LIMIT 1;
-            IF known IS NOT NULL THEN
+            IF known = 'known' OR known = 'buried' AND item.why NOT IN ('replayed', 'key_reused') THEN
                 answer.verdict := known; answer.original := item.operation;
             END IF;
         END IF;
@@ -177,7 +180,7 @@ BEGIN
             INSERT INTO fencegate.operations
                 (id, resource, kind, generation, token, created, size, owner, committed_at)
             VALUES (item.operation, (SELECT min(r COLLATE "C") FROM unnest(places) r),
-                    'buried', p_generation, item.token, false, 0, '', p_now)
+                    'buried', p_generation, item.token, false, 0, '', acts.stamp(p_now))
             ON CONFLICT (id, resource) DO NOTHING;
         END IF;
         answer.verdict := CASE answer.verdict WHEN 'given_up' THEN 'buried' WHEN 'intent_busy' THEN 'busy'

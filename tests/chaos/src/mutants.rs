@@ -11,13 +11,13 @@ pub const ALL: &[Mutant] = &[
         edits: &[
             Edit {
                 function: "resolve_intent",
-                from: "SET closed = 'resolved', closed_at = t, reason = p_reason",
-                to: "SET closed = 'unsent', closed_at = t",
+                from: "SET closed = 'resolved', closed_at = acts.stamp(t), reason = p_reason",
+                to: "SET closed = 'unsent', closed_at = acts.stamp(t)",
             },
             Edit {
                 function: "sweep_intents",
-                from: "SET closed = 'elapsed', closed_at = u.closes_at",
-                to: "SET closed = 'unsent', closed_at = u.closes_at",
+                from: "SET closed = 'elapsed', closed_at = acts.stamp(u.closes_at)",
+                to: "SET closed = 'unsent', closed_at = acts.stamp(u.closes_at)",
             },
         ],
     },

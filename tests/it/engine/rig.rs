@@ -49,17 +49,22 @@ impl Rig {
     }
 
     pub fn sweeping(blobs: Option<Arc<dyn Blobs>>, sweep_interval: Duration) -> Self {
-        Self::made_of(runtime(TaskTracker::new()), blobs, sweep_interval, None)
+        Self::made_of(runtime(TaskTracker::new()), blobs, sweep_interval, None, LONG)
+    }
+
+    /// One that forgets a lock as soon as it has ended.
+    pub fn forgetting_locks() -> Self {
+        Self::made_of(runtime(TaskTracker::new()), None, LONG, None, Duration::ZERO)
     }
 
     /// One whose clocks, ids and tasks are the test's.
     pub fn on_runtime(runtime: Runtime) -> Self {
-        Self::made_of(runtime, None, LONG, None)
+        Self::made_of(runtime, None, LONG, None, LONG)
     }
 
     /// One whose lookout runs, and leaves a re-fence to an operator.
     pub fn looked_after() -> Self {
-        Self::made_of(runtime(TaskTracker::new()), None, LONG, Some(Refencing::Manual))
+        Self::made_of(runtime(TaskTracker::new()), None, LONG, Some(Refencing::Manual), LONG)
     }
 
     fn made_of(
@@ -67,6 +72,7 @@ impl Rig {
         blobs: Option<Arc<dyn Blobs>>,
         sweep_interval: Duration,
         refencing: Option<Refencing>,
+        ended_locks: Duration,
     ) -> Self {
         let ledger = Arc::new(ScriptedLedger::new(Arc::clone(&runtime.clock)));
         let mint = Arc::new(MemoryMint::default());
@@ -78,7 +84,7 @@ impl Rig {
             committers: 1,
             retention: Retention {
                 keys: LONG,
-                ended_locks: LONG,
+                ended_locks,
                 buried: LONG,
                 history: None,
                 rejections_max: 100,

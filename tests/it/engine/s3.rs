@@ -1,11 +1,15 @@
 //! What the S3 side asks of the engine: whose a key is, and which buckets there are.
 #![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
 
-use fence_core::ports::{Buckets as _, By, DroppedBucket, MadeBucket, Rulebook as _};
-use fence_core::{PrincipalName, Token};
-use fence_tests::conformance::ledger::build::rules_change;
-use fencegate::engine::EngineError;
-use fencegate::engine::access::{Asks, Permit, Want};
+use fence_core::ports::{
+    Buckets as _, By, Credential, DroppedBucket, Ledger as _, MadeBucket, Patience, RenewItem,
+    RenewVerdict, Rulebook as _, SealItem, SealVerdict,
+};
+use fence_core::{PrincipalName, Token, Ttl};
+use fence_tests::conformance::ledger::build::{rules_change, seal};
+use fence_tests::process::eventually;
+use fencegate::engine::access::{Asks, LockHolder, Permit, Want};
+use fencegate::engine::{Acquire, EngineError};
 use fencegate_access::Action;
 use fencegate_s3::bucket::{BucketName, Depth};
 
@@ -27,6 +31,11 @@ fn principal(name: &str) -> PrincipalName {
 async fn may_write(asks: &Asks) -> bool {
     let wanted = asks.may(Want::On(Action::Write, name(R))).await;
     wanted.is_ok() && asks.confirm().await.is_ok()
+}
+
+/// The holder of a lock that another principal has handed over to this one.
+fn holder(principal: &PrincipalName) -> LockHolder {
+    LockHolder { principal: principal.clone(), credential: None }
 }
 
 fn is_nobody(asks: Result<Asks, EngineError>) -> bool {
@@ -62,18 +71,18 @@ async fn with_the_key_of_a_lock_its_principal_asks() {
     let rig = Rig::new();
     let access = rig.engine.access();
     let (ann, bob) = (principal("ann"), principal("bob"));
-    let anybody = access.of_principal_of_lock(None).await.unwrap();
+    let anybody = access.of_holder(None).await.unwrap();
     assert!(!anybody.is_ruled() && may_write(&anybody).await);
     rig.memory().apply_rules(rules_change(&rules("ann", "a7"))).await.unwrap();
     assert!(!may_write(&anybody.alike()).await, "rules are in force by now");
-    let asks = access.of_principal_of_lock(Some(&ann)).await.unwrap();
+    let asks = access.of_holder(Some(&holder(&ann))).await.unwrap();
     assert_eq!(asks.principal(), Some(ann.clone()));
     assert!(may_write(&asks).await);
-    assert!(is_nobody(access.of_principal_of_lock(None).await), "it was taken before the rules");
-    assert!(is_nobody(access.of_principal_of_lock(Some(&bob)).await));
+    assert!(is_nobody(access.of_holder(None).await), "it was taken before the rules");
+    assert!(is_nobody(access.of_holder(Some(&holder(&bob))).await));
     rig.memory().apply_rules(rules_change(&rules("bob", "b8"))).await.unwrap();
-    assert!(may_write(&access.of_principal_of_lock(Some(&bob)).await.unwrap()).await);
-    assert!(is_nobody(access.of_principal_of_lock(Some(&ann)).await), "the rules know it no more");
+    assert!(may_write(&access.of_holder(Some(&holder(&bob))).await.unwrap()).await);
+    assert!(is_nobody(access.of_holder(Some(&holder(&ann))).await), "the rules know it no more");
 }
 
 #[tokio::test]
@@ -88,6 +97,50 @@ async fn a_key_finds_its_lock_until_that_is_forgotten() {
     let other = Token::new(grant.token.get() + 1).unwrap();
     let found = rig.engine.lock_of_s3_key(other, grant.lock).await;
     assert!(matches!(found, Err(EngineError::LockNotFound)), "{found:?}");
+}
+
+/// Nobody takes it over, so it never ends.
+#[tokio::test]
+async fn the_key_of_a_lapsed_lock_is_forgotten_as_that_of_an_ended_one() {
+    let rig = Rig::forgetting_locks();
+    let held = rig.granted("held").await;
+    let brief = Acquire { ttl: Some(Ttl::from_ms(1)), ..asking(R) };
+    let lapsed = rig.engine.acquire(brief).await.unwrap().grant;
+    eventually("it is forgotten", async || {
+        let found = rig.engine.lock_of_s3_key(lapsed.token, lapsed.lock).await;
+        matches!(found, Err(EngineError::LockNotFound)).then_some(())
+    })
+    .await;
+    rig.engine.lock_of_s3_key(held.token, held.lock).await.unwrap();
+}
+
+/// Although the gateway keeps in mind who held it before.
+#[tokio::test]
+async fn the_key_of_a_lock_follows_the_credential_that_renewed_it() {
+    let rig = Rig::new();
+    let shows = |name: &str| By::of(principal("ann"), []).showing(credential(name));
+    let item = SealItem {
+        by: shows("key:a7").under(1),
+        principal: Some(principal("ann")),
+        ..seal([R], 10)
+    };
+    rig.memory().apply_rules(rules_change(&rules("ann", "a7"))).await.unwrap();
+    let patience = Patience::Skip;
+    let sealed = rig.memory().seal(0, [item.clone()].into(), patience).await.unwrap();
+    let SealVerdict::Sealed(grant, _) = &sealed[0] else { panic!("{sealed:?}") };
+    let asks = async || rig.engine.asks_of_s3_lock(grant.token, grant.lock).await;
+    assert!(may_write(&asks().await.unwrap()).await);
+    rig.memory().apply_rules(rules_change(&rules("ann", "a8"))).await.unwrap();
+    let before = asks().await;
+    assert!(before.is_err() || !may_write(&before.unwrap()).await, "its key is gone");
+    let renewal = RenewItem { lock: grant.lock, ttl: None, by: shows("key:a8").under(2) };
+    let renewed = rig.memory().renew([renewal].into(), patience).await.unwrap();
+    assert!(matches!(renewed[0], RenewVerdict::Renewed { .. }), "{renewed:?}");
+    assert!(may_write(&asks().await.unwrap()).await);
+}
+
+fn credential(name: &str) -> Credential {
+    Credential { name: name.to_owned(), ends: None }
 }
 
 #[tokio::test]

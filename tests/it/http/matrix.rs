@@ -168,7 +168,7 @@ impl Site {
         let tables: Vec<String> = sqlx::query_scalar(
             "SELECT table_name FROM information_schema.tables
              WHERE table_schema = 'fencegate' AND table_type = 'BASE TABLE'
-               AND table_name NOT IN ('seal_guard', 'write_guard', 'gateways', 'milestones', 'history', 'blob_garbage', 'audit_tree', 'audit_tiles')
+               AND table_name NOT IN ('seal_guard', 'write_guard', 'gateways', 'milestones', 'own_time', 'history', 'blob_garbage', 'audit_tree', 'audit_tiles')
                AND table_name NOT LIKE 'events%' AND table_name NOT LIKE 'stock%'
              ORDER BY 1",
         )

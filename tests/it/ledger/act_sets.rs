@@ -1,13 +1,17 @@
 //! Acts of several versions on one ledger: each in a schema of its own, until the older ones are retired.
 #![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
 
+use std::cell::Cell;
+
 use fence_tests::etcd::Etcd;
 use fence_tests::gateway::{Gateway, Settings};
 use fence_tests::postgres::Postgres;
+use fence_tests::process::eventually;
 use fencegate::ledger::postgres::acts::{NUMBER, named};
 use fencegate::ledger::postgres::{migrate, retire_older};
 use sqlx::AssertSqlSafe;
 
+use crate::schedules::forced::run;
 use crate::setup::random_id;
 
 /// A database that a gateway has made.
@@ -238,4 +242,46 @@ async fn acts_that_somebody_looks_at_are_retired_and_dropped_later() {
     assert_eq!(ledger.number(lowest).await, NUMBER, "they are retired all the same");
     crate::schedules::forced::run(&mut looking, "ROLLBACK").await;
     assert_eq!(retire_older(&ledger.options()).await.unwrap(), [0]);
+}
+
+/// Behind a statement that waits for the lock of a table, all who read that table wait as well: so it waits for a moment
+/// only, and lets them pass, until it is let through.
+#[tokio::test]
+async fn a_migration_gives_way_to_an_idle_transaction() {
+    let ledger = Ledger::new().await;
+    let connect = || ledger.postgres.connect(&ledger.database);
+    ledger
+        .execute(
+            "ALTER TABLE fencegate.locks DROP COLUMN credential, DROP COLUMN credential_ends_us;
+             DROP TABLE fencegate.own_time; DROP FUNCTION fencegate.check_own_time();
+             DELETE FROM fencegate._sqlx_migrations WHERE version > 15",
+        )
+        .await;
+    let (mut idle, mut looker, mut reader) = tokio::join!(connect(), connect(), connect());
+    run(&mut idle, "BEGIN").await;
+    run(&mut idle, "SELECT FROM fencegate.locks").await;
+    let (options, is_over) = (ledger.options(), Cell::new(false));
+    let migration = async {
+        let version = migrate(&options).await.unwrap();
+        is_over.set(true);
+        version
+    };
+    let waits = "SELECT count(*) FROM pg_stat_activity
+                 WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let beside = async {
+        for _ in 0..2 {
+            eventually("the migration waits for the table", async || {
+                let waiting: i64 = sqlx::query_scalar(waits).fetch_one(&mut looker).await.unwrap();
+                (waiting > 0).then_some(())
+            })
+            .await;
+            // It would wait for as long as the idle transaction lasts.
+            run(&mut reader, "SELECT FROM fencegate.locks").await;
+        }
+        assert!(!is_over.get());
+        run(&mut idle, "COMMIT").await;
+    };
+    let (version, ()) = tokio::join!(migration, beside);
+    assert!(version > 15);
+    run(&mut reader, "SELECT credential FROM fencegate.locks").await;
 }

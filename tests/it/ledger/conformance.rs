@@ -94,6 +94,7 @@ on_every_ledger! {
         a_burial_gives_nobody_a_lock_back
         a_transfer_is_repeated_by_whoever_made_it
         a_transfer_is_to_a_principal
+        a_lock_belongs_to_the_credential_that_was_shown_last
         nothing_is_decided_under_older_rules
         what_older_rules_forbid_stores_a_due_break
         each_of_a_batch_is_held_to_its_own_rules
@@ -190,6 +191,7 @@ on_every_ledger! {
     }
     recommits {
         a_known_key_replays_the_commit
+        a_key_that_had_its_effect_answers_for_a_buried_commit
         a_key_used_on_one_resource_refuses_all
         a_commit_whose_answer_was_lost_is_found
         a_rerun_applies_or_buries
@@ -379,6 +381,7 @@ on_every_ledger! {
         burying_an_absent_write_stops_it
         a_rerun_with_a_key_finds_the_effect
         a_rerun_that_its_key_answers_buries_its_id
+        a_key_that_had_its_effect_answers_for_a_buried_id
         what_its_key_buried_in_a_batch_stays_so_in_it
         one_operation_twice_in_a_batch_has_one_effect
         what_is_buried_in_a_batch_stays_so_in_it
@@ -449,6 +452,9 @@ on_every_ledger! {
         an_open_epoch_keeps_its_nonce
         a_sealed_epoch_opens_with_its_own_nonce_only
         a_sweep_keeps_what_is_young
+        nothing_is_forgotten_by_the_clock_alone
+        the_own_time_goes_on_by_what_has_passed_once
+        what_is_stamped_by_a_clock_that_went_back_is_kept_as_long
         a_sweep_removes_old_keys
         a_key_is_kept_as_long_as_its_writer_asked
         a_sweep_removes_locks_that_ended
@@ -499,6 +505,8 @@ on_every_database! {
     belts::a_version_without_an_operation_is_refused
     belts::the_newest_is_never_removed
     belts::the_guard_never_falls
+    belts::the_own_time_never_falls
+    belts::a_large_resource_is_not_deleted_at_once
     holds::metadata_beyond_the_limit_is_refused_by_the_database
     fences::a_frozen_resource_takes_no_fence
     sizes::a_page_costs_what_it_holds

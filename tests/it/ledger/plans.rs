@@ -56,14 +56,14 @@ fn acts(resource: &str, number: i64) -> Vec<String> {
         format!(
             "SELECT * FROM acts.seal(0, 0, 0, '{{{resource}}}', '{{1}}', '{{{}}}', '{{o}}', '{{{ttl_ms}}}',
                  '{{{number}}}', '{{NULL}}', '{{0}}', '{{NULL}}', '{{NULL}}', '{{NULL}}', '{{NULL}}', '{{NULL}}',
-                 '{{p}}', '{{p}}', NULL, '{{0}}', NULL)",
+                 '{{p}}', '{{p}}', NULL, '{{0}}', NULL, NULL, NULL)",
             id(number)
         )
     };
     vec![
         seal(first, 0),
         seal(next, 60_000),
-        format!("SELECT * FROM acts.renew(0, 0, '{{{}}}', '{{NULL}}', '{{p}}', '{{0}}')", id(next)),
+        format!("SELECT * FROM acts.renew(0, 0, '{{{}}}', '{{NULL}}', '{{p}}', '{{0}}', NULL, NULL)", id(next)),
         format!(
             "SELECT * FROM acts.write(0, 0, false, NULL, false, '{{{resource}}}', ARRAY[gen_random_uuid()],
                  '{{{resource}}}', '{{{next}}}', '{{NULL}}', '{{NULL}}', '{{NULL}}', NULL, NULL, NULL, NULL, NULL,

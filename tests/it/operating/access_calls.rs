@@ -167,9 +167,10 @@ async fn locks_that_are_lost_are_told_and_broken(setup: SetUp) {
         key.by(client.lock(&body)).send().await.expect(201).parse::<Lock>()
     };
     let (anns, bobs) = (lock(&ann, "job:1").await, lock(&bob, "job:2").await);
-    let bob_alone = rules.text(WORKS, &[("bob", &bob)]);
-    let body =
-        |breaks: bool| json!({ "rules": bob_alone, "reason": "ann has left", "break": breaks });
+    let bob_alone = rules.text(WORKS, &[("bob", &bob)])
+        + &role("guest", "allow = [\"read\"]\nresources = [\"other:*\"]")
+        + &principal("ann", "guest", &[&ann]);
+    let body = |breaks: bool| json!({ "rules": bob_alone, "reason": "ann does other work", "break": breaks });
     let applied = rules.admin.by(put(&client, &body(false))).send().await.expect(200);
     let applied: AccessApplied = applied.parse();
     let told = |applied: &AccessApplied| -> Vec<(String, Option<String>, bool)> {
@@ -194,7 +195,7 @@ async fn locks_that_are_lost_are_told_and_broken(setup: SetUp) {
     bob.by(client.put("job:2", "k", "x").under(&bobs)).send().await.expect(201);
     for late in [&anns, &before] {
         let late = client.put(late.resources[0].as_str(), "k", "late").under(late);
-        ann.by(late.clone()).send().await.refused(401, "unauthenticated");
+        ann.by(late.clone()).send().await.refused(403, "permission-denied");
         bob.by(late).send().await.refused(403, "fence-token-unknown");
     }
     // The command says the same, and has nothing more to break.

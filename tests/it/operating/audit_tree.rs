@@ -207,6 +207,8 @@ async fn what_was_let_go_is_told_from_what_was_removed() {
     checkpoint(&it.gateway, 4).await;
     // What the sweeper does a day later at the earliest, and only by agreement.
     it.execute("UPDATE fencegate.agreed SET value = '0s' WHERE name = 'history_kept'").await;
+    let later = "UPDATE fencegate.own_time SET at = clock_timestamp() + interval '1 hour'";
+    it.execute(later).await;
     it.execute("SELECT fencegate_acts_1.prune(0, 0, 1000)").await;
     // Since, so that no leaf is of it yet.
     let _newest: Lock = client.acquire("a", "10m").await;

@@ -187,7 +187,7 @@ async fn no_act_locks_the_row_of_a_guard() {
 async fn an_act_that_wrote_nothing_tells_no_position() {
     let ground = Ground::new().await;
     let renewal = "SELECT max(flushed) FROM acts.renew(
-                       0, 0, ARRAY[gen_random_uuid()], ARRAY[NULL::bigint], NULL, NULL)";
+                       0, 0, ARRAY[gen_random_uuid()], ARRAY[NULL::bigint], NULL, NULL, NULL, NULL)";
     assert_eq!(ground.number(renewal).await, 0);
     let release = "SELECT max(flushed) FROM acts.release(
                        0, 0, ARRAY[gen_random_uuid()], ARRAY[NULL::bigint], ARRAY[true], NULL, NULL)";

@@ -126,8 +126,8 @@ pub fn acts(seen: i64) -> Vec<String> {
     let empty = |n: usize| vec!["'{}'"; n].join(", ");
     let id = uuid::Uuid::nil();
     vec![
-        format!("acts.seal(0, {seen}, 0, {})", empty(18)),
-        format!("acts.renew({seen}, 0, {})", empty(4)),
+        format!("acts.seal(0, {seen}, 0, {})", empty(20)),
+        format!("acts.renew({seen}, 0, {})", empty(6)),
         format!("acts.release({seen}, 0, {})", empty(5)),
         format!("acts.break_locks({seen}, 0, {})", empty(7)),
         format!("acts.mark({seen}, 0, {})", empty(6)),

@@ -3,6 +3,7 @@
 //! The server of these tests is not started anew: its guards are told another start. `disasters/restores.rs` has real
 //! ones.
 #![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
+#![expect(clippy::disallowed_methods, reason = "tests start what runs beside them")]
 
 use std::sync::Arc;
 

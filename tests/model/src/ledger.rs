@@ -9,7 +9,7 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use fence_core::acts::{self, Guard, Now, Rows};
+use fence_core::acts::{self, Guard, Now, OwnTime, Rows};
 use fence_core::lock::{LockId, OperationId};
 use fence_core::names::{ObjectKey, ResourceName};
 use fence_core::ports::{Attempt, By, SealItem, SealKind, WriteItem, WriteVerdict};
@@ -102,6 +102,7 @@ impl Default for Ledger {
             generation: 0,
             ledger: Uuid::from_u128(1),
             rules: 0,
+            time: OwnTime::beginning(Timestamp::UNIX_EPOCH),
         };
         let rows = Rows::new(guard);
         Self { print: print(&rows), rows: Arc::new(rows), timeline: 0, fell: false }

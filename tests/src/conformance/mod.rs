@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fence_core::memory::MemoryLedger;
-use fence_core::ports::{BlobTimes, Clock};
+use fence_core::ports::{BlobTimes, Clock, Ledger, Passed};
 use fencegate::ledger::postgres::acts::named;
 use fencegate::ledger::postgres::{PgLedger, PgSettings};
 use fencegate::ledger::sqlite::SqliteLedger;
@@ -43,6 +43,13 @@ pub fn clock() -> Arc<dyn Clock> {
 /// Waits for the time that a case needs to pass.
 pub async fn pause(ms: u64) {
     tokio::time::sleep(Duration::from_millis(ms)).await;
+}
+
+/// Has the ledger's own time, by which it forgets, catch up with its clock: as if gateways had passed it on ever since.
+pub async fn catch_up(ledger: &dyn Ledger) {
+    let last = ledger.pass_time(&Passed::NOTHING).await.expect("told");
+    let passed = Passed { pass: last.number, since: last.behind, boot: None };
+    ledger.pass_time(&passed).await.expect("passed");
 }
 
 /// A ledger of its own in memory.

@@ -17,12 +17,12 @@ use fence_core::ports::{
     DrainedUpstream, DroppedBucket, Epoch, EventCursor, EventsHead, EventsPage, Garbage, InLine,
     Intent, IntentFilter, IntentItem, IntentVerdict, Intents, JoinItem, JoinVerdict, Ledger,
     LedgerError, Line, LinePage, Listener, LockRecord, Log, MadeBucket, MarkItem, MarkVerdict,
-    Milestone, Object, OpenIntents, OperationRecord, Page, PartItem, PartVerdict, Patience, Place,
-    Pointer, ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem,
-    ReleaseVerdict, RenewItem, RenewVerdict, Resolution, Resolved, ResourceView, Retention,
-    Rulebook, RulesChange, RulesChanged, RulesInForce, SealItem, SealVerdict, Settled, Standing,
-    Start, Stock, Tidied, Totals, TreeGrowth, TreeHead, TreeTile, UploadItem, UploadVerdict,
-    Uploads, VersionsFilter, WriteItem, WriteVerdict,
+    Milestone, Object, OpenIntents, OperationRecord, Page, PartItem, PartVerdict, Pass, Passed,
+    Patience, Place, Pointer, ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter,
+    ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, Resolution, Resolved, ResourceView,
+    Retention, Rulebook, RulesChange, RulesChanged, RulesInForce, SealItem, SealVerdict, Settled,
+    Standing, Start, Stock, Tidied, Totals, TreeGrowth, TreeHead, TreeTile, UploadItem,
+    UploadVerdict, Uploads, VersionsFilter, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, PrincipalName, ResourceName};
 use futures::future::{BoxFuture, FutureExt as _};
@@ -500,6 +500,10 @@ impl Ledger for ScriptedLedger {
     async fn halt(&self, line: Line, why: &str) -> Result<(), LedgerError> {
         self.halted.lock().unwrap_or_else(PoisonError::into_inner).push(why.to_owned());
         self.memory.halt(line, why).await
+    }
+
+    async fn pass_time(&self, passed: &Passed) -> Result<Pass, LedgerError> {
+        self.memory.pass_time(passed).await
     }
 
     async fn sweep(&self, retention: &Retention) -> Result<u64, LedgerError> {

@@ -146,6 +146,7 @@ async fn at_once(s: &mut Script) -> Result<()> {
         ("payload-too-large", "Misuse"),
         ("fence-token-unknown", "Misuse"),
         ("resource-protected", "Misuse"),
+        ("too-many-objects", "Misuse"),
         ("internal", "GatewayFault"),
     ];
     for (code, class) in codes {

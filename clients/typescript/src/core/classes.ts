@@ -44,7 +44,7 @@ const CODES: Record<ErrorClass, string> = {
   OutcomeUnknown: "outcome-unknown upstream-failed upstream-timeout",
   Misuse:
     "fence-token-missing fence-token-malformed fence-token-unknown lock-id-mismatch lock-id-missing lock-id-conflict " +
-    "resource-protected idempotency-key-reused upstream-path-invalid request-malformed host-not-served " +
+    "resource-protected too-many-objects idempotency-key-reused upstream-path-invalid request-malformed host-not-served " +
     "origin-forbidden credentials-conflict body-malformed query-malformed resource-name-invalid object-key-invalid " +
     "route-not-found method-not-allowed payload-too-large uri-too-long unsupported-media-type range-not-satisfiable " +
     "headers-too-large bucket-not-empty bucket-depth-differs",

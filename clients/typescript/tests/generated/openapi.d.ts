@@ -633,8 +633,9 @@ export interface paths {
          *     has no id. A write to the gateway's own storage is found by its `Idempotency-Key` then, see
          *     `findOperations`; a request to an upstream only by asking the upstream.
          *
-         *     404 is no answer to what became of it: it may be under way; a write that was refused leaves no record, and
-         *     neither does any request to an upstream whose guarantee is `admission`, whether it took effect or not.
+         *     404 is no answer to what became of it: it may be under way. A write that was sent once and refused leaves no record, and
+         *     neither does any request to an upstream whose guarantee is `admission`, whether it took effect or not. One that was sent
+         *     again after a lost answer, and then refused or given up, is told as `not_applied` for `buried_kept`.
          */
         get: operations["getOperation"];
         put?: never;
@@ -733,7 +734,8 @@ export interface paths {
         post?: never;
         /**
          * Delete all objects of a resource
-         * @description One write with one version. The resource's fence and history stay.
+         * @description One write with one version, of at most 10,000 objects; of more, delete them by their keys before. The resource's fence
+         *     and history stay.
          */
         delete: operations["deleteResource"];
         options?: never;
@@ -777,8 +779,8 @@ export interface paths {
          *     every earlier token of the resource is refused, and the new one admits writes like any other; it
          *     keeps nobody out. Send your lock's own growing number as `order`, and a holder that woke up late
          *     cannot fence its successor off. Without `order` the last caller wins, and must check its own lock
-         *     *after* the answer. The `id` names this fence for ever: repeat the call with it to get the same
-         *     answer, and release it with `DELETE /locks/{id}`.
+         *     *after* the answer. The `id` names this fence until `ended_locks_kept` after its end: repeat the call with it to get the
+         *     same answer, and release it with `DELETE /locks/{id}`.
          */
         post: operations["setFence"];
         delete?: never;
@@ -1052,12 +1054,13 @@ export interface components {
         AccessApplied: {
             /**
              * Format: int64
-             * @description Their generation. Nothing takes effect any more that older rules allowed.
+             * @description Their generation. Nothing takes effect any more that older rules allowed. With `dry_run`, the generation of those
+             *     that are in force.
              */
             generation: number;
             /**
-             * @description Locks whose holders may not lock or write their resources any more, at most 1000 of them; `null` if the ledger
-             *     did not tell: send the same again.
+             * @description Locks whose holders may not lock or write their resources any more, or whose credentials these rules take back, at
+             *     most 1000 of them; `null` if the ledger did not tell: send the same again.
              */
             lost: components["schemas"]["LostLock"][] | null;
             /**
@@ -1110,8 +1113,13 @@ export interface components {
         ActionName: "lock" | "fence" | "fence-force" | "write" | "clear" | "read" | "list" | "forward-read" | "observe" | "break" | "freeze" | "protect" | "resolve" | "delegate" | "admin";
         /** @description `PUT /admin/access` */
         ApplyRequest: {
-            /** @description Break the locks whose holders may not lock or write their resources any more; otherwise these are told only. */
+            /**
+             * @description Break the locks whose holders may not lock or write their resources any more; otherwise these are told only, but
+             *     for those of credentials that the rules take back, which are broken always.
+             */
             break?: boolean;
+            /** @description Check the rules and tell which locks they would take away; nothing changes. */
+            dry_run?: boolean;
             /**
              * Format: int64
              * @description Only if the rules of this generation are in force; those under which the request was allowed by default.
@@ -1431,7 +1439,7 @@ export interface components {
          * @description An error code; each has a page at `/docs/errors/{code}`.
          * @enum {string}
          */
-        ErrorCode: "fence-token-missing" | "fence-token-malformed" | "fence-token-void" | "fence-token-unknown" | "fence-token-stale" | "fence-token-released" | "fence-token-broken" | "fence-order-stale" | "lock-id-mismatch" | "lock-id-missing" | "resource-frozen" | "resource-draining" | "resource-protected" | "sequence-out-of-order" | "version-mismatch" | "idempotency-key-reused" | "idempotency-in-progress" | "lock-held" | "lock-wait-elapsed" | "queue-full" | "lock-superseded" | "lock-released" | "lock-broken" | "lock-void" | "lock-breaking" | "lock-hold-exceeded" | "lock-id-conflict" | "lock-not-found" | "resource-not-found" | "object-not-found" | "version-not-retained" | "operation-not-found" | "upstream-not-found" | "upstream-path-invalid" | "bucket-not-found" | "bucket-not-empty" | "bucket-depth-differs" | "events-cursor-void" | "request-malformed" | "host-not-served" | "origin-forbidden" | "unauthenticated" | "credential-expired" | "credentials-conflict" | "permission-denied" | "quota-exhausted" | "body-malformed" | "query-malformed" | "digest-mismatch" | "resource-name-invalid" | "object-key-invalid" | "route-not-found" | "method-not-allowed" | "request-timeout" | "payload-too-large" | "uri-too-long" | "rate-limited" | "unsupported-media-type" | "range-not-satisfiable" | "headers-too-large" | "internal" | "blob-missing" | "overloaded" | "ledger-unavailable" | "access-unavailable" | "resource-busy" | "blobs-unavailable" | "upload-expired" | "mint-unavailable" | "mint-regressed" | "refence-required" | "outcome-unknown" | "upstream-unreachable" | "upstream-failed" | "upstream-timeout" | "shutting-down";
+        ErrorCode: "fence-token-missing" | "fence-token-malformed" | "fence-token-void" | "fence-token-unknown" | "fence-token-stale" | "fence-token-released" | "fence-token-broken" | "fence-order-stale" | "lock-id-mismatch" | "lock-id-missing" | "resource-frozen" | "resource-draining" | "resource-protected" | "too-many-objects" | "sequence-out-of-order" | "version-mismatch" | "idempotency-key-reused" | "idempotency-in-progress" | "lock-held" | "lock-wait-elapsed" | "queue-full" | "lock-superseded" | "lock-released" | "lock-broken" | "lock-void" | "lock-breaking" | "lock-hold-exceeded" | "lock-id-conflict" | "lock-not-found" | "resource-not-found" | "object-not-found" | "version-not-retained" | "operation-not-found" | "upstream-not-found" | "upstream-path-invalid" | "bucket-not-found" | "bucket-not-empty" | "bucket-depth-differs" | "events-cursor-void" | "request-malformed" | "host-not-served" | "origin-forbidden" | "unauthenticated" | "credential-expired" | "credentials-conflict" | "permission-denied" | "quota-exhausted" | "body-malformed" | "query-malformed" | "digest-mismatch" | "resource-name-invalid" | "object-key-invalid" | "route-not-found" | "method-not-allowed" | "request-timeout" | "payload-too-large" | "uri-too-long" | "rate-limited" | "unsupported-media-type" | "range-not-satisfiable" | "headers-too-large" | "internal" | "blob-missing" | "overloaded" | "ledger-unavailable" | "access-unavailable" | "resource-busy" | "blobs-unavailable" | "upload-expired" | "mint-unavailable" | "mint-regressed" | "refence-required" | "outcome-unknown" | "upstream-unreachable" | "upstream-failed" | "upstream-timeout" | "shutting-down";
         /** @description A page of the feed. */
         EventList: {
             /** @description The events, in the order of their numbers; none if nothing came in time. */
@@ -1660,7 +1668,7 @@ export interface components {
             writers?: string[];
         };
         /**
-         * @description How a lock ended. An id names one grant for ever: it is never granted again.
+         * @description How a lock ended. Its id is granted to nobody else while it is remembered, for `ended_locks_kept`.
          * @enum {string}
          */
         LockEnd: "superseded" | "released" | "broken" | "void";
@@ -1706,6 +1714,8 @@ export interface components {
             principal?: components["schemas"]["PrincipalName"] | null;
             /** @description Its resource. */
             resource: components["schemas"]["ResourceName"];
+            /** @description Whether the credential that took it or renewed it last is revoked, or gone from the rules. */
+            revoked: boolean;
         };
         /** @description `POST /resources/{resource}/freeze` and the like */
         MarkRequest: {
@@ -3164,6 +3174,8 @@ export interface components {
          *
          *     `resource-protected`: The resource is protected from deletion
          *
+         *     `too-many-objects`: The resource has too many objects to be deleted at once
+         *
          *     `sequence-out-of-order`: The sequence number does not rise
          *
          *     `idempotency-in-progress`: A request with this idempotency key is in progress
@@ -3180,7 +3192,7 @@ export interface components {
             content: {
                 "application/problem+json": components["schemas"]["Problem"] & {
                     /** @enum {string} */
-                    code?: "resource-draining" | "resource-protected" | "sequence-out-of-order" | "idempotency-in-progress";
+                    code?: "resource-draining" | "resource-protected" | "too-many-objects" | "sequence-out-of-order" | "idempotency-in-progress";
                     /** @enum {integer} */
                     status?: 409;
                 };

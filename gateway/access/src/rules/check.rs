@@ -9,6 +9,7 @@ use super::{
     Authorities, Condition, Deny, KeyEntry, Limits, PrincipalEntry, RoleEntry, Rules, RulesError,
 };
 use crate::action::{Action, Actions};
+use crate::identity::shortened;
 use crate::key::is_kid;
 use crate::pattern::{Names, Pattern, PatternError, Scope};
 use fencegate_wire::PrincipalName;
@@ -139,7 +140,7 @@ pub(super) fn checked(file: File) -> Result<Rules, RulesError> {
                 format_args!("it is none of {forms}"),
             ));
         }
-        revoked.insert(one);
+        revoked.insert(shortened(&one));
     }
     let patterns = roles.values().flat_map(RoleEntry::patterns);
     let ends = patterns.flat_map(Pattern::ends).collect();

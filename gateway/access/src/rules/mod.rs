@@ -254,15 +254,16 @@ impl Rules {
     /// Who it is that shows this, and all that the rules say of that principal.
     ///
     /// 1. A key is held against the digest of the key with its id, or of one beside it, so that both take as long. A key of
-    ///    S3 has been: its signature was good. With the key of a lock, the one asks who took it.
+    ///    S3 has been: its signature was good. With the key of a lock its principal asks, as long as the credential is good
+    ///    to which the lock belongs.
     /// 2. Everything else must be what exactly one principal shows.
     /// 3. What is revoked is nobody's, and what has expired is nobody's any more. Said last, so that only whoever had a
     ///    good one learns it.
     pub fn caller(&self, identity: &Identity, now: Timestamp) -> Result<Caller, Unauthenticated> {
         // Steps 1 and 2.
         let (entry, expires) = match identity {
-            Identity::S3Lock { principal } => {
-                return self.named(principal).ok_or(Unauthenticated::Nobody);
+            Identity::S3Lock { principal, credential, ends } => {
+                return self.by_lock(principal, credential.as_deref(), *ends, now);
             }
             Identity::S3Key { kid } => {
                 let at = self.s3_keys.get(kid).ok_or(Unauthenticated::UnknownKey)?;
@@ -329,7 +330,47 @@ impl Rules {
         Caller { name, credential, expires, roles, resources, upstreams, quotas }
     }
 
-    /// Whose key it is. The time tells nobody whether its id is known: as many ids are compared, and the entry at that
+    /// Finds the principal of a lock, as long as the credential is good to which the lock belongs.
+    fn by_lock(
+        &self,
+        principal: &PrincipalName,
+        credential: Option<&str>,
+        ends: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Result<Caller, Unauthenticated> {
+        let caller = self.named(principal).ok_or(Unauthenticated::Nobody)?;
+        let Some(credential) = credential else { return Ok(caller) };
+        if self.has_taken_back(credential) {
+            return Err(Unauthenticated::Revoked);
+        }
+        let key = credential.strip_prefix("key:").and_then(|id| self.key(id));
+        let expires = key.map(|key| key.expires).or(ends);
+        match expires.filter(|expires| *expires <= now) {
+            Some(ended) => Err(Unauthenticated::Expired(ended)),
+            None => Ok(Caller { credential: credential.to_owned(), expires, ..caller }),
+        }
+    }
+
+    /// Tells whether a credential was good once and is no more: it is revoked; or it is a key that no principal has any
+    /// more, or a token of an issuer that these rules do not name. One that has merely expired is not meant.
+    pub fn has_taken_back(&self, credential: &str) -> bool {
+        let is_gone = match credential.split_once(':') {
+            Some(("key", id)) => self.key(id).is_none() && !self.s3_keys.contains_key(id),
+            Some(("jwt", issuer)) => !self.issuers.contains_key(issuer),
+            Some(("jti", rest)) => {
+                rest.split_once('#').is_some_and(|(issuer, _)| !self.issuers.contains_key(issuer))
+            }
+            _ => false,
+        };
+        is_gone || self.revoked.contains(credential)
+    }
+
+    fn key(&self, id: &str) -> Option<&KeyEntry> {
+        let at = self.keys.binary_search_by(|(other, _)| other.as_str().cmp(id)).ok()?;
+        Some(&self.keys[at].1)
+    }
+
+    /// Finds whose key it is. The time tells nobody whether its id is known: as many ids are compared, and the entry at that
     /// place is looked at, whether it is that of this id or the one before which this id would stand.
     fn by_key(
         &self,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fencegate_wire::ResourceName;
+use jiff::SignedDuration;
 
 use super::*;
 use crate::action::Action;
@@ -340,8 +341,11 @@ fn what_is_denied_as_a_whole_may_be_done_nowhere() {
 /// With the key of a lock the one asks who took it, by what the rules say now.
 #[test]
 fn a_key_of_a_lock_is_of_whoever_took_it() {
-    let taken_by =
-        |name: &str| Identity::S3Lock { principal: PrincipalName::new(name).expect("a name") };
+    let taken_by = |name: &str| Identity::S3Lock {
+        principal: PrincipalName::new(name).expect("a name"),
+        credential: None,
+        ends: None,
+    };
     let rules = rules(EXAMPLE);
     let known = certificate(CertificateName::Dns("alice.example".to_owned()));
     let alice = rules.caller(&known, now()).expect("it is alice");
@@ -352,6 +356,38 @@ fn a_key_of_a_lock_is_of_whoever_took_it() {
     assert!(by_lock.may(Action::Write, &resource("home:bob")).is_err());
     let gone = rules.caller(&taken_by("nobody"), now()).map(|_| ());
     assert_eq!(gone, Err(Unauthenticated::Nobody));
+}
+
+/// As long as the credential is good that took the lock or renewed it last.
+#[test]
+fn a_key_of_a_lock_ends_with_the_credential_of_the_lock() {
+    let digest = ApiKey::generate().expect("random bytes").digest().to_hex();
+    let key = format!("{{ id = \"a7\", sha256 = \"{digest}\", expires = 2026-07-01T00:00:00Z }}");
+    let kate = format!("\n[[principals]]\nname = \"kate\"\nroles = []\nkeys = [{key}]\n");
+    let rules = rules(&format!("{EXAMPLE}{kate}"));
+    let alice = certificate(CertificateName::Dns("alice.example".to_owned()));
+    let alice = rules.caller(&alice, now()).expect("it is alice");
+    let by = |credential: &str, ends: Option<Timestamp>| {
+        let credential = Some(credential.to_owned());
+        rules.caller(&Identity::S3Lock { principal: alice.name().clone(), credential, ends }, now())
+    };
+    let good = by("key:a7", None).expect("it is good");
+    let ends = "2026-07-01T00:00:00Z".parse().expect("a time");
+    assert_eq!(good.expires(), Some(ends), "the rules say it");
+    let later = now() + SignedDuration::from_secs(1);
+    let token = by("jti:k8s#another", Some(later)).expect("it is good");
+    assert_eq!((token.credential(), token.expires()), ("jti:k8s#another", Some(later)));
+    let digest = "cd34".repeat(16);
+    for (credential, ends, why) in [
+        ("jti:k8s#another".to_owned(), Some(now()), Unauthenticated::Expired(now())),
+        ("jti:k8s#1f2e".to_owned(), Some(later), Unauthenticated::Revoked),
+        (format!("cert:sha256:{digest}"), Some(later), Unauthenticated::Revoked),
+        ("key:gone".to_owned(), None, Unauthenticated::Revoked),
+        ("jwt:elsewhere".to_owned(), Some(later), Unauthenticated::Revoked),
+        ("jti:elsewhere#1".to_owned(), Some(later), Unauthenticated::Revoked),
+    ] {
+        assert_eq!(by(&credential, ends).map(|_| ()), Err(why), "{credential}");
+    }
 }
 
 #[test]

@@ -48,6 +48,7 @@ fn is_final(refusal: &Refusal) -> bool {
         | Refusal::Frozen
         | Refusal::Draining
         | Refusal::Protected
+        | Refusal::TooManyObjects
         | Refusal::SequenceOutOfOrder
         | Refusal::VersionMismatch => false,
     }

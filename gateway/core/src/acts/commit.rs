@@ -11,7 +11,7 @@ use crate::names::{ObjectKey, ResourceName};
 use crate::ports::{
     Applied, Attempt, BlobId, By, Effect, IdempotencyKey, Object, WriteItem, WriteVerdict,
 };
-use crate::rule::{Presented, Refusal, judge};
+use crate::rule::{DELETE_OBJECTS_MAX, Presented, Refusal, judge};
 use crate::token::Token;
 
 /// Decides one write and applies it if it is admitted (I3, I4, I6, I7, I8, I16).
@@ -20,9 +20,10 @@ use crate::token::Token;
 /// 0. The rules are others than those under which it was allowed: nothing is decided, unless all that is asked is
 ///    what became of it (I17).
 /// 1. The operation is known: it took effect earlier, the answer was lost.
-/// 2. The operation is buried: `Buried`.
-/// 3. The idempotency key is known: its original answer, whatever became of the token since, or
-///    `KeyReused` for another payload; a rerun also buries its id, since another operation took effect.
+/// 2. The idempotency key is known: its original answer, whatever became of the token since, or
+///    `KeyReused` for another payload; a rerun also buries its id, since another operation took effect. Before a burial:
+///    of a key that had its effect no caller is told that there was none.
+/// 3. The operation is buried: `Buried`.
 /// 4. `Attempt::Bury`: the id is buried.
 /// 5. The rule, then preconditions: refused; a rerun also buries its id.
 /// 6. A blob whose intent is gone: `UploadExpired`; an upload that has not all the parts that it is to have: `PartsDiffer`;
@@ -39,14 +40,14 @@ pub fn commit(rows: &mut Rows, item: &WriteItem, now: Now) -> WriteVerdict {
         return WriteVerdict::Applied { applied: applied.clone(), replayed: false };
     }
     let buried = rows.buried.contains_key(&Buried::Operation(item.operation));
-    if buried && !mutants::is(Mutant::NoBurial) {
-        return WriteVerdict::Buried;
-    }
     if let Some(replay) = known_key(rows, item) {
-        if item.attempt != Attempt::First {
+        if item.attempt != Attempt::First && !buried {
             rows.bury(Buried::Operation(item.operation), now);
         }
         return replay;
+    }
+    if buried && !mutants::is(Mutant::NoBurial) {
+        return WriteVerdict::Buried;
     }
     if let Some(instead) = mutated::instead_of_commit(rows, item) {
         return instead;
@@ -96,7 +97,7 @@ fn take_upload(rows: &mut Rows, blob: BlobId, named: Option<&[BlobId]>) -> Optio
     None
 }
 
-/// Step 3.
+/// Step 2.
 fn known_key(rows: &Rows, item: &WriteItem) -> Option<WriteVerdict> {
     let wanted = item.idempotency.as_ref()?;
     let known = rows.keys.get(&(item.resource.clone(), wanted.key.clone()))?;
@@ -161,10 +162,12 @@ pub(super) fn meets(
     {
         return Err(Refusal::VersionMismatch);
     }
-    let is_protected = || rows.fences.get(resource).is_some_and(|fence| fence.protected.is_some());
-    match matches!(effect, Effect::DeleteAll) && is_protected() {
-        true => Err(Refusal::Protected),
-        false => Ok(()),
+    match (effect, rows.fences.get(resource)) {
+        (Effect::DeleteAll, Some(fence)) if fence.protected.is_some() => Err(Refusal::Protected),
+        (Effect::DeleteAll, Some(fence)) if fence.objects > DELETE_OBJECTS_MAX => {
+            Err(Refusal::TooManyObjects)
+        }
+        _ => Ok(()),
     }
 }
 
@@ -194,7 +197,7 @@ fn apply(rows: &mut Rows, item: &WriteItem, now: Now) -> Applied {
         size: done.size,
         sha256: item.effect.sha256(),
         owner,
-        committed_at: now.wall,
+        committed_at: rows.guard.time.stamp(now),
         did: Vec::new(),
     };
     store(rows, &applied, item.idempotency.as_ref(), now);
@@ -215,11 +218,12 @@ pub(super) fn store(
     }
     rows.journal.insert(Change::Operation(operation));
     if let Some(key) = idempotency {
+        let at = rows.guard.time.stamp(now);
         // A time beyond all times is as good as none.
-        let kept_until = key.kept.and_then(|kept| now.wall.checked_add(kept).ok());
+        let kept_until = key.kept.and_then(|kept| at.checked_add(kept).ok());
         rows.keys.insert(
             (resource.clone(), key.key.clone()),
-            KeyRow { fingerprint: key.fingerprint, operation, at: now.wall, kept_until },
+            KeyRow { fingerprint: key.fingerprint, operation, at, kept_until },
         );
         rows.journal.insert(Change::Key(resource.clone(), key.key.clone()));
     }
@@ -251,7 +255,7 @@ pub(super) fn carry_out(
                 content_type: content_type.clone(),
                 size: *size,
                 sha256: *sha256,
-                written_at: now.wall,
+                written_at: rows.guard.time.stamp(now),
                 about: about.clone(),
                 parts: parts.as_ref().map(count),
                 payload: payload.clone(),

@@ -14,10 +14,10 @@ use crate::ports::{Applied, Attempt, COMMIT_KIND, CommitItem, CommitVerdict, Did
 /// 0. The rules are others than those under which it was allowed: nothing is decided, unless all that is asked is
 ///    what became of it (I17).
 /// 1. The operation is known: it took effect earlier, the answer was lost.
-/// 2. The operation is buried: `Buried`.
-/// 3. The idempotency key is known on a resource; the first in name order decides: the original answer,
+/// 2. The idempotency key is known on a resource; the first in name order decides: the original answer,
 ///    whatever became of the token since, or `KeyReused` for another payload; a rerun also buries its id,
-///    since another operation took effect.
+///    since another operation took effect. Before a burial, as of a plain write.
+/// 3. The operation is buried: `Buried`.
 /// 4. `Attempt::Bury`: the id is buried.
 /// 5. On each resource in name order the rule, then its version; then in the order of the steps what
 ///    they demand of their objects: refused; a rerun also buries its id. All must be of one lock,
@@ -33,14 +33,15 @@ pub fn commit_many(rows: &mut Rows, item: &CommitItem, now: Now) -> CommitVerdic
     if let Some(applied) = rows.operations.get(&item.operation) {
         return CommitVerdict::Applied { applied: applied.clone(), replayed: false };
     }
-    if rows.buried.contains_key(&Buried::Operation(item.operation)) {
-        return CommitVerdict::Buried;
-    }
+    let is_buried = rows.buried.contains_key(&Buried::Operation(item.operation));
     if let Some(replay) = known_key(rows, item) {
-        if item.attempt != Attempt::First {
+        if item.attempt != Attempt::First && !is_buried {
             rows.bury(Buried::Operation(item.operation), now);
         }
         return replay;
+    }
+    if is_buried {
+        return CommitVerdict::Buried;
     }
     if item.attempt == Attempt::Bury {
         rows.bury(Buried::Operation(item.operation), now);
@@ -60,7 +61,7 @@ pub fn commit_many(rows: &mut Rows, item: &CommitItem, now: Now) -> CommitVerdic
     CommitVerdict::Applied { applied: apply(rows, item, now), replayed: false }
 }
 
-/// Step 3.
+/// Step 2.
 fn known_key(rows: &Rows, item: &CommitItem) -> Option<CommitVerdict> {
     let wanted = item.idempotency.as_ref()?;
     let known = |name: &ResourceName| rows.keys.get(&(name.clone(), wanted.key.clone()));
@@ -155,7 +156,7 @@ fn apply(rows: &mut Rows, item: &CommitItem, now: Now) -> Vec<Applied> {
             size: 0,
             sha256: None,
             owner,
-            committed_at: now.wall,
+            committed_at: rows.guard.time.stamp(now),
             did: part.did,
         };
         store(rows, &applied, item.idempotency.as_ref(), now);

@@ -2,6 +2,7 @@
 
 use super::rows::{Change, FenceRow, LockRow, Now, Rows};
 use crate::lock::{LockEnd, LockId, Ttl};
+use crate::ports::Credential;
 use crate::rule::Hold;
 
 /// Why a lock is not extended.
@@ -42,12 +43,25 @@ pub(super) fn renewable(rows: &mut Rows, id: LockId, now: Now) -> Result<LockRow
     Ok(row)
 }
 
-/// Starts the ttl of a lock again, on all of its resources. With `confirms`, its holder has shown that it
-/// knows of the lock: an infinite one has no deadline from now on. Without it, such a lock lasts for what
-/// an unconfirmed one does, but its deadline is never brought nearer.
-pub(super) fn restart(rows: &mut Rows, id: LockId, ttl: Ttl, confirms: bool, now: Now) {
+/// How a lock goes on.
+pub(super) struct Extension<'a> {
+    /// Its ttl from now on.
+    pub(super) ttl: Ttl,
+    /// Its holder has shown that it knows of the lock: an infinite one has no deadline from now on. Else such a lock lasts
+    /// for what an unconfirmed one does, but its deadline is never brought nearer.
+    pub(super) confirms: bool,
+    /// The credential to which it belongs from now on; none leaves it as it is.
+    pub(super) credential: Option<&'a Credential>,
+}
+
+/// Starts the ttl of a lock again, on all of its resources.
+pub(super) fn restart(rows: &mut Rows, id: LockId, extension: &Extension<'_>, now: Now) {
+    let Extension { ttl, confirms, credential } = *extension;
     let Some(lock) = rows.locks.get_mut(&id) else { return };
     lock.ttl = ttl;
+    if let Some(credential) = credential {
+        lock.credential = Some(credential.clone());
+    }
     rows.journal.insert(Change::Lock(id));
     let lock = lock.clone();
     let only_longer = !confirms && ttl.is_infinite();

@@ -6,7 +6,7 @@ use super::now::{Now, millis_between};
 use crate::lock::{LockEnd, LockId, LockState, Supersession, Ttl};
 use crate::metadata::Metadata;
 use crate::names::ResourceName;
-use crate::ports::{By, Holder, ResourceView};
+use crate::ports::{By, Credential, Holder, ResourceView};
 use crate::principal::{PrincipalName, WriterName};
 use crate::rule::{FenceFacts, Hold, OldGrant};
 use crate::token::Token;
@@ -133,6 +133,7 @@ impl FenceRow {
             state,
             owner: self.owner.clone(),
             principal: self.principal.clone(),
+            lock: self.lock,
             acquired_at: self.acquired_at,
             renewed_at: self.renewed_at,
             age_ms: self.held_ms(now),
@@ -196,6 +197,8 @@ pub struct LockRow {
     pub principal: Option<PrincipalName>,
     /// Who else may write under its token.
     pub writers: Vec<WriterName>,
+    /// The credential that took it or renewed it last.
+    pub credential: Option<Credential>,
     /// Its ttl.
     pub ttl: Ttl,
     /// When it was granted.

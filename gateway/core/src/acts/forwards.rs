@@ -41,8 +41,9 @@ impl ForwardRow {
         self.closed.is_none() && self.closes_at.is_none_or(|at| at > now.wall)
     }
 
-    /// Closes it for one who did not see what came of it, unless it is closed. Says whether it was not.
-    pub(super) fn close_unseen(&mut self, end: IntentEnd, now: Now) -> bool {
+    /// Closes it for one who did not see what came of it, unless it is closed. `own` is the ledger's own time. Says whether
+    /// it was not closed.
+    pub(super) fn close_unseen(&mut self, end: IntentEnd, own: Timestamp, now: Now) -> bool {
         if self.closed.is_some() {
             return false;
         }
@@ -50,6 +51,7 @@ impl ForwardRow {
             IntentEnd::Elapsed => self.closes_at.unwrap_or(now.wall),
             IntentEnd::Known(_) | IntentEnd::Resolved(_) => now.wall,
         };
+        let at = at.max(own);
         let end = match mutants::is(Mutant::ClosedIsNotApplied) {
             true => IntentEnd::Known(ForwardEnd::Unsent),
             false => end,
@@ -60,9 +62,9 @@ impl ForwardRow {
 
     /// Closes it for the gateway that forwards it, the only one that knows what came of it: also if
     /// somebody who did not know has closed it before.
-    pub(super) fn close_known(&mut self, end: ForwardEnd, now: Now) {
+    pub(super) fn close_known(&mut self, end: ForwardEnd, own: Timestamp, now: Now) {
         if !matches!(self.closed, Some((IntentEnd::Known(_), _))) {
-            self.closed = Some((IntentEnd::Known(end), now.wall));
+            self.closed = Some((IntentEnd::Known(end), now.wall.max(own)));
         }
     }
 

@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::fences::FenceRow;
 use super::now::Now;
+use super::own_time::OwnTime;
 use crate::lock::LockState;
 use crate::mutants::{self, Mutant};
 use crate::names::ResourceName;
@@ -33,6 +34,8 @@ pub struct Guard {
     pub ledger: Uuid,
     /// The generation of the rules of access: 0 while there are none.
     pub rules: i64,
+    /// The ledger's own time.
+    pub time: OwnTime,
 }
 
 impl Guard {

@@ -2,7 +2,7 @@
 
 use jiff::SignedDuration;
 
-use super::extend::{NotRenewable, renewable, restart};
+use super::extend::{Extension, NotRenewable, renewable, restart};
 use super::rows::{Buried, Change, LockRow, Now, Rows};
 use crate::lock::{LockEnd, LockId};
 use crate::mutants::{self, Mutant};
@@ -43,7 +43,9 @@ pub fn renew(rows: &mut Rows, item: &RenewItem, now: Now) -> RenewVerdict {
         Err(NotRenewable::Ended(how)) => return RenewVerdict::Ended(how),
     };
     let left = rows.lock_record(item.lock, now).map_or(0, |record| record.grant.remaining_ms);
-    restart(rows, item.lock, item.ttl.unwrap_or(row.ttl), true, now);
+    let credential = item.by.credential();
+    let ttl = item.ttl.unwrap_or(row.ttl);
+    restart(rows, item.lock, &Extension { ttl, confirms: true, credential }, now);
     match rows.lock_record(item.lock, now) {
         Some(record) => {
             RenewVerdict::Renewed { grant: record.grant, lapsed_ms: (left <= 0).then_some(-left) }

@@ -18,6 +18,7 @@ mod marks;
 mod multipart;
 mod mutated;
 mod now;
+mod own_time;
 mod queue;
 mod rows;
 mod seal;
@@ -31,6 +32,7 @@ pub use forwards::{ForwardRow, UpstreamRow};
 pub use locks::{break_lock, release, renew, sweep_break};
 pub use marks::mark;
 pub use multipart::{abort_multipart, begin_multipart, put_part};
+pub use own_time::OwnTime;
 pub use queue::{call_next, is_ahead, join};
 pub use rows::{
     Buried, Change, FenceRow, GrantRow, Guard, IntentRow, KeyRow, LockRow, Now, ObjectRow,

@@ -294,6 +294,7 @@ impl Rows {
                 .iter()
                 .filter_map(|name| self.fences.get(name))
                 .find_map(|fence| fence.frozen.clone()),
+            credential: row.credential.clone(),
         })
     }
 
@@ -316,10 +317,11 @@ impl Rows {
 
     /// Records how a lock ended, unless it had ended before.
     pub(super) fn end_lock(&mut self, id: LockId, how: LockEnd, now: Now) {
+        let stamp = self.guard.time.stamp(now);
         if let Some(row) = self.locks.get_mut(&id)
             && row.ended.is_none()
         {
-            row.ended = Some((how, now.wall));
+            row.ended = Some((how, stamp));
             self.journal.insert(Change::Lock(id));
         }
     }
@@ -331,7 +333,7 @@ impl Rows {
 
     /// Makes sure that an id never takes effect.
     pub(super) fn bury(&mut self, id: Buried, now: Now) {
-        self.buried.insert(id, now.wall);
+        self.buried.insert(id, self.guard.time.stamp(now));
         self.journal.insert(Change::Buried(id));
     }
 }

@@ -1,6 +1,6 @@
 //! Seal: raise fences to a newly minted token and record the holder, in one act.
 
-use super::extend::{NotRenewable, renewable, restart};
+use super::extend::{Extension, NotRenewable, renewable, restart};
 use super::mutated;
 use super::queue::{is_ahead, is_other_waiter};
 use super::rows::{Buried, Change, FenceRow, GrantRow, LockRow, Now, Rows};
@@ -146,6 +146,7 @@ fn new_lock(rows: &Rows, item: &SealItem, token: Token, now: Now) -> LockRow {
         owner: item.owner.clone(),
         principal: item.principal.clone(),
         writers: item.writers.clone(),
+        credential: item.credential().cloned(),
         ttl,
         acquired_at: now.wall,
         hold_until,
@@ -185,7 +186,7 @@ fn reenter(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
                 return verdict;
             }
             // Its token was told to nobody yet.
-            restart(rows, item.lock, kept_or_asked(rows, item), false, now);
+            restart(rows, item.lock, &extension(rows, item, false), now);
         }
         Ok(row) if row.fence => {}
         Ok(_) => {
@@ -197,7 +198,7 @@ fn reenter(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
             // What only asks what became of it is held to no rules, and gives nobody a lock back (I17).
             let revives = left_ms <= 0 && item.attempt != Attempt::Bury;
             if repeats || revives {
-                restart(rows, item.lock, kept_or_asked(rows, item), repeats, now);
+                restart(rows, item.lock, &extension(rows, item, repeats), now);
             }
         }
     }
@@ -207,10 +208,11 @@ fn reenter(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
     }
 }
 
-/// The ttl of a lock that is there already, from now on.
-fn kept_or_asked(rows: &Rows, item: &SealItem) -> Ttl {
+/// How a lock that is there already goes on: with the ttl that is asked for, or else its own.
+fn extension<'a>(rows: &Rows, item: &'a SealItem, confirms: bool) -> Extension<'a> {
     let kept = rows.locks.get(&item.lock).map(|row| row.ttl);
-    item.ttl.or(kept).unwrap_or(Ttl::DEFAULT)
+    let ttl = item.ttl.or(kept).unwrap_or(Ttl::DEFAULT);
+    Extension { ttl, confirms, credential: item.credential() }
 }
 
 /// Step 2 for a lock that is not in force yet: now it is, if nothing of older tokens is under way any
@@ -223,7 +225,7 @@ fn still_draining(rows: &mut Rows, item: &SealItem, now: Now) -> Option<SealVerd
         }
         Some(resource) if item.waits.is_none() => Some(SealVerdict::Draining(resource)),
         Some(resource) => {
-            restart(rows, item.lock, kept_or_asked(rows, item), false, now);
+            restart(rows, item.lock, &extension(rows, item, false), now);
             Some(SealVerdict::Drains { resource, taken_over: Vec::new() })
         }
     }

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::extend::{NotRenewable, renewable, restart};
+use super::extend::{Extension, NotRenewable, renewable, restart};
 use super::forwards::{ForwardRow, UpstreamRow};
 use super::now::later;
 use super::rows::{Buried, Change, Now, Rows};
@@ -62,13 +62,16 @@ pub fn open_intent(rows: &mut Rows, item: &IntentItem, now: Now) -> IntentVerdic
         return IntentVerdict::RulesMoved;
     }
     let buried = Buried::Operation(item.operation);
+    let own = rows.guard.time.at;
     if let Some(intent) = rows.forwards.get_mut(&item.operation) {
         if item.attempt != Attempt::Bury && intent.is_open(now) {
             return IntentVerdict::Admitted;
         }
         match item.attempt {
-            Attempt::Bury => intent.close_known(ForwardEnd::Unsent, now),
-            Attempt::First | Attempt::Rerun => drop(intent.close_unseen(IntentEnd::Elapsed, now)),
+            Attempt::Bury => intent.close_known(ForwardEnd::Unsent, own, now),
+            Attempt::First | Attempt::Rerun => {
+                intent.close_unseen(IntentEnd::Elapsed, own, now);
+            }
         }
         rows.journal.insert(Change::Forward(item.operation));
         return IntentVerdict::Buried;
@@ -138,8 +141,9 @@ fn admit(rows: &Rows, item: &IntentItem, now: Now) -> Result<(), Refusal> {
 /// Closes an intent and keeps what came of it; so a sending that comes late does not open it anew. Returns
 /// its resource if a lock waits for that.
 pub fn close_intent(rows: &mut Rows, item: &CloseItem, now: Now) -> Option<ResourceName> {
+    let own = rows.guard.time.at;
     let intent = rows.forwards.get_mut(&item.operation)?;
-    intent.close_known(item.end, now);
+    intent.close_known(item.end, own, now);
     rows.journal.insert(Change::Forward(item.operation));
     let waits = rows.fences.get(&intent.resource).is_some_and(|f| f.hold == Hold::Draining);
     waits.then(|| intent.resource.clone())
@@ -184,7 +188,7 @@ pub(super) fn complete(rows: &mut Rows, id: LockId, now: Now) {
             fence.acquired_at = now.wall;
         }
     }
-    restart(rows, id, ttl, false, now);
+    restart(rows, id, &Extension { ttl, confirms: false, credential: None }, now);
 }
 
 /// Puts locks on these resources in force for which nothing of older tokens is under way any more.
@@ -218,8 +222,9 @@ pub fn complete_drains(rows: &mut Rows, names: &[ResourceName], now: Now) -> Vec
 /// Closes intents that count as closed, so that no clock step opens them again. Says how many.
 pub fn sweep_intents(rows: &mut Rows, now: Now) -> usize {
     let mut over = 0;
+    let own = rows.guard.time.at;
     for (id, row) in &mut rows.forwards {
-        if !row.is_open(now) && row.close_unseen(IntentEnd::Elapsed, now) {
+        if !row.is_open(now) && row.close_unseen(IntentEnd::Elapsed, own, now) {
             rows.journal.insert(Change::Forward(*id));
             over += 1;
         }
@@ -238,13 +243,14 @@ pub fn resolve_intent(
     if rows.rules_moved(&resolution.by) {
         return Err(LedgerError::RulesMoved);
     }
+    let own = rows.guard.time.at;
     let Some(intent) = rows.forwards.get_mut(&id) else {
         return match rows.buried.contains_key(&Buried::Operation(id)) {
             true => Ok(Resolved::Before),
             false => Ok(Resolved::NotFound),
         };
     };
-    if !intent.close_unseen(IntentEnd::Resolved(resolution.reason.clone()), now) {
+    if !intent.close_unseen(IntentEnd::Resolved(resolution.reason.clone()), own, now) {
         return Ok(Resolved::Before);
     }
     let intent = intent.clone();

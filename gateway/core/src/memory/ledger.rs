@@ -16,10 +16,10 @@ use crate::ports::{
     Applied, AuditAction, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, CommitItem,
     CommitVerdict, Commits, Deaf, Epoch, EventCursor, EventsHead, EventsPage, InLine, JoinItem,
     JoinVerdict, Ledger, LedgerError, Line, LinePage, Listener, LockRecord, Log, MarkItem,
-    MarkVerdict, Milestone, Object, OperationRecord, Page, Patience, Payload, Place, ReadItem,
-    ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem,
-    RenewVerdict, ResourceView, Retention, SealItem, SealVerdict, Settled, Span, Standing, Totals,
-    VersionsFilter, WriteItem, WriteVerdict, unknown_max,
+    MarkVerdict, Milestone, Object, OperationRecord, Page, Pass, Passed, Patience, Payload, Place,
+    ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict,
+    RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict, Settled, Span,
+    Standing, Totals, VersionsFilter, WriteItem, WriteVerdict, unknown_max,
 };
 use crate::principal::PrincipalName;
 
@@ -458,11 +458,19 @@ impl Ledger for MemoryLedger {
         Ok(())
     }
 
+    async fn pass_time(&self, passed: &Passed) -> Result<Pass, LedgerError> {
+        let now = self.now();
+        let time = &mut self.state().rows.guard.time;
+        time.go_on(passed);
+        Ok(time.told(now))
+    }
+
     async fn sweep(&self, retention: &Retention) -> Result<u64, LedgerError> {
         let now = self.now();
         let mut state = self.state();
+        let own = state.rows.guard.time.to_forget_by(now);
         let old = |at: Timestamp, keep: std::time::Duration| {
-            at.checked_add(keep).is_ok_and(|until| until < now.wall)
+            at.checked_add(keep).is_ok_and(|until| until < own)
         };
         let due: Vec<ResourceName> = state.rows.fences.keys().cloned().collect();
         for name in &due {
@@ -473,7 +481,7 @@ impl Ledger for MemoryLedger {
         state.rows.journal.clear();
         let before = (state.rows.keys.len(), state.rows.locks.len(), state.rows.buried.len());
         state.rows.keys.retain(|_, row| match row.kept_until {
-            Some(until) => until >= now.wall,
+            Some(until) => until >= own,
             None => !old(row.at, retention.keys),
         });
         let ended =
@@ -503,7 +511,7 @@ impl Ledger for MemoryLedger {
             state.rejections.extend(ring);
         }
         state.rejections.make_contiguous().sort_by_key(|(number, _)| *number);
-        if let Some(before) = retention.history.and_then(|kept| now.wall.checked_sub(kept).ok()) {
+        if let Some(before) = retention.history.and_then(|kept| own.checked_sub(kept).ok()) {
             touched += super::history::prune(&mut state, before, retention.rows_per_pass);
         }
         Ok(touched as u64)

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::audit_tree::Tree;
 use super::buckets::BucketRows;
-use crate::acts::{self, Guard, Now, Rows};
+use crate::acts::{self, Guard, Now, OwnTime, Rows};
 use crate::ports::{AuditEntry, BlobId, Clock, Rejection, WriteItem, WriteVerdict};
 
 /// What the ledger holds.
@@ -77,6 +77,7 @@ impl MemoryLedger {
             generation: 0,
             ledger: nonce,
             rules: 0,
+            time: OwnTime::beginning(clock.now()),
         };
         Self {
             clock,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::principal::{PrincipalName, WriterName};
@@ -54,8 +55,14 @@ pub struct Asked {
     pub gateway_request_id: Option<String>,
 }
 
-/// More of a credential's name is not kept: an issuer may give its tokens ids of any length.
-const CREDENTIAL_CHARS_MAX: usize = 256;
+/// A credential that was shown for a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Credential {
+    /// The name by which the rules can revoke it; never a secret.
+    pub name: String,
+    /// The end that it has by itself, of a token or a certificate; the rules say that of a key.
+    pub ends: Option<Timestamp>,
+}
 
 /// A principal by all its names. There is one for all that a caller asks for.
 #[derive(Debug, PartialEq, Eq)]
@@ -64,7 +71,7 @@ struct Who {
     roles: Arc<[Arc<str>]>,
     /// All of them as text.
     names: String,
-    credential: Option<String>,
+    credential: Option<Credential>,
 }
 
 impl By {
@@ -76,13 +83,18 @@ impl By {
         Self { who: Some(Arc::new(who)), ..Self::default() }
     }
 
-    /// The same, by a credential of this name.
+    /// The same, by this credential.
     #[must_use]
-    pub fn showing(mut self, credential: &str) -> Self {
+    pub fn showing(mut self, credential: Credential) -> Self {
         if let Some(who) = self.who.as_mut().and_then(Arc::get_mut) {
-            who.credential = Some(credential.chars().take(CREDENTIAL_CHARS_MAX).collect());
+            who.credential = Some(credential);
         }
         self
+    }
+
+    /// The credential that was shown; none where no rules are in force, and for what the gateway does by itself.
+    pub fn credential(&self) -> Option<&Credential> {
+        self.who.as_ref().and_then(|who| who.credential.as_ref())
     }
 
     /// The same, asked for by this request, which the audit is to have.
@@ -97,7 +109,7 @@ impl By {
         let who = self.who.as_deref();
         let asked = Asked {
             principal: who.map(|who| who.principal.to_string()),
-            credential: who.and_then(|who| who.credential.clone()),
+            credential: self.credential().map(|credential| credential.name.clone()),
             peer: request.peer.clone(),
             request_id: Some(request.request_id.clone()),
             gateway_request_id: request.gateway_request_id.clone(),

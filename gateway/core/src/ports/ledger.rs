@@ -22,6 +22,7 @@ use super::locks::{
 };
 use super::multipart::Multiparts;
 use super::operators::{AuditEntry, AuditFilter, MarkItem, MarkVerdict};
+use super::own_time::{Pass, Passed};
 use super::queue::{Call, InLine, JoinItem, JoinVerdict, LinePage, Listener, Standing};
 use super::records::{Log, Settled};
 use super::rulebook::Rulebook;
@@ -294,7 +295,10 @@ pub trait Ledger:
         Ok(Adopted::Unproven("this ledger has no timelines".into()))
     }
 
-    /// Removes what has been kept long enough and stores breaks that have come due. Returns the
+    /// Has the ledger's own time go on, by which [`sweep`](Self::sweep) forgets.
+    async fn pass_time(&self, passed: &Passed) -> Result<Pass, LedgerError>;
+
+    /// Removes what has been kept long enough by the ledger's own time and stores breaks that have come due. Returns the
     /// number of rows touched.
     async fn sweep(&self, retention: &Retention) -> Result<u64, LedgerError>;
 }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use uuid::Uuid;
 
-use super::{Attempt, By, Ended};
+use super::{Attempt, By, Credential, Ended};
 use crate::lock::{LockEnd, LockId, LockState, MaxHold, Ttl};
 use crate::metadata::Metadata;
 use crate::names::ResourceName;
@@ -79,6 +79,12 @@ impl SealItem {
     /// Whether it is a fence without a lock.
     pub fn is_fence(&self) -> bool {
         matches!(self.kind, SealKind::Fence { .. })
+    }
+
+    /// The credential to which the lock will belong: the caller's, unless it will be another principal's.
+    pub fn credential(&self) -> Option<&Credential> {
+        let is_own = self.by.principal() == self.principal.as_ref();
+        self.by.credential().filter(|_| is_own)
     }
 
     /// The ttl that is asked for: none for a fence without a lock.

@@ -1,5 +1,6 @@
 //! Clock, ids and spawning as parameters, so that a simulation can own them.
 
+use super::Boot;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,6 +23,11 @@ pub trait Clock: Send + Sync {
 
     /// Time since some fixed point in this process, which never goes back.
     fn elapsed(&self) -> Duration;
+
+    /// The boot of this machine; none where it does not tell.
+    fn boot(&self) -> Option<Boot> {
+        None
+    }
 
     /// Waits.
     async fn sleep(&self, duration: Duration);

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use jiff::Timestamp;
 
-use super::{Applied, BlobId, COMMIT_KIND, ForwardRecord, Grant, Span};
+use super::{Applied, BlobId, COMMIT_KIND, Credential, ForwardRecord, Grant, Span};
 use crate::code::ErrorCode;
 use crate::etag::EntityTag;
-use crate::lock::{LockEnd, LockState, Supersession, Ttl};
+use crate::lock::{LockEnd, LockId, LockState, Supersession, Ttl};
 use crate::names::{ObjectKey, ResourceName};
 use crate::principal::PrincipalName;
 use crate::token::Token;
@@ -97,6 +97,8 @@ pub struct ResourceView {
     pub owner: String,
     /// Its principal; none where no rules are in force.
     pub principal: Option<PrincipalName>,
+    /// The id of that lock; shown to nobody.
+    pub lock: LockId,
     /// Since when.
     pub acquired_at: Timestamp,
     /// When it was last renewed.
@@ -164,6 +166,9 @@ pub struct LockRecord {
     /// Why an operator has stopped all writes to one of its resources, if one has; the first in name
     /// order.
     pub frozen: Option<String>,
+    /// The credential that took it or renewed it last; none where no rules were in force, and of a lock that another
+    /// principal has handed over and that was not renewed since.
+    pub credential: Option<Credential>,
 }
 
 impl LockRecord {

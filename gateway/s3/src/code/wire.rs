@@ -37,7 +37,8 @@ impl S3Code {
             | E::PermissionDenied
             | E::QuotaExhausted
             | E::OriginForbidden
-            | E::ResourceProtected => Self::AccessDenied,
+            | E::ResourceProtected
+            | E::TooManyObjects => Self::AccessDenied,
             E::HostNotServed => Self::HostNotServed,
 
             E::VersionMismatch => Self::PreconditionFailed,
@@ -121,6 +122,7 @@ mod tests {
         ("resource-frozen", "SlowDown", 503),
         ("resource-draining", "SlowDown", 503),
         ("resource-protected", "AccessDenied", 403),
+        ("too-many-objects", "AccessDenied", 403),
         ("sequence-out-of-order", "SequenceOutOfOrder", 403),
         ("version-mismatch", "PreconditionFailed", 412),
         ("idempotency-key-reused", "IdempotencyKeyReused", 400),

@@ -200,7 +200,8 @@ fn begin(Init { file, flags }: Init) -> Result<(), Failure> {
     let text = first_rules(&key);
     write_new(&file, &text)?;
     let reason = "fencegate access init".to_owned();
-    let first = wire::ApplyRequest { rules: text, reason, follows: Some(0), breaks: false };
+    let (follows, breaks, dry_run) = (Some(0), false, false);
+    let first = wire::ApplyRequest { rules: text, reason, follows, breaks, dry_run };
     if let Err(error) = block_on(place.apply(first)) {
         let _ = fs::remove_file(&file);
         return Err(error.into());
@@ -213,7 +214,7 @@ fn begin(Init { file, flags }: Init) -> Result<(), Failure> {
     ))?)
 }
 
-/// 1. The file, and what is in force: what differs is shown.
+/// 1. The file, and what is in force: what differs is shown, and which locks are to be broken.
 /// 2. It is put in force in place of what was shown, and of nothing else.
 /// 3. What holders lose by it.
 fn apply(Apply { file, reason, follows, breaks, at, flags }: Apply) -> Result<(), Failure> {
@@ -227,7 +228,10 @@ fn apply(Apply { file, reason, follows, breaks, at, flags }: Apply) -> Result<()
     print(&difference(&known, &rules, &file))?;
     // Step 2.
     let follows = follows.or(Some(known.generation));
-    let applied = block_on(place.apply(wire::ApplyRequest { rules, reason, follows, breaks }))?;
+    let request = wire::ApplyRequest { rules, reason, follows, breaks, dry_run: false };
+    let tried = block_on(place.apply(wire::ApplyRequest { dry_run: true, ..request.clone() }))?;
+    print(&to_be_broken(tried.lost.as_deref().unwrap_or_default(), breaks))?;
+    let applied = block_on(place.apply(request))?;
     print(&format!(
         "In force as generation {}. Nothing takes effect any more that older rules allowed.\n",
         applied.generation
@@ -238,7 +242,7 @@ fn apply(Apply { file, reason, follows, breaks, at, flags }: Apply) -> Result<()
         return Err(anyhow::anyhow!(why).into());
     };
     print(&told(lost, applied.lost_count, breaks))?;
-    let is_left = breaks && lost.iter().any(|lock| !lock.broken);
+    let is_left = lost.iter().any(|lock| (breaks || lock.revoked) && !lock.broken);
     match is_left {
         true => {
             Err(anyhow::anyhow!("not every lock could be broken; the same again tries once more")
@@ -257,19 +261,30 @@ fn difference(known: &wire::AccessRules, rules: &str, file: &Path) -> String {
     if shown.is_empty() { "Nothing differs from what is in force.\n".to_owned() } else { shown }
 }
 
+/// The locks that these rules are to break, for people.
+fn to_be_broken(lost: &[wire::LostLock], breaks: bool) -> String {
+    let wanted = lost.iter().filter(|lock| breaks || lock.revoked);
+    let lines: String = wanted.map(line).collect();
+    if lines.is_empty() { lines } else { format!("Locks that these rules break:\n{lines}") }
+}
+
+/// A lock that was lost or is to be.
+fn line(lock: &wire::LostLock) -> String {
+    let who = lock.principal.as_ref().map_or("nobody", PrincipalName::as_str);
+    let why = if lock.revoked { ", its credential is revoked or gone" } else { "" };
+    let state = if lock.broken { ", broken" } else { "" };
+    format!("  {} of {} ({who}){why}{state}\n", lock.resource, lock.owner)
+}
+
 /// The locks that were lost, for people.
 fn told(lost: &[wire::LostLock], count: u64, breaks: bool) -> String {
     if lost.is_empty() {
         return String::new();
     }
-    let line = |lock: &wire::LostLock| {
-        let who = lock.principal.as_ref().map_or("nobody", PrincipalName::as_str);
-        let state = if lock.broken { ", broken" } else { "" };
-        format!("  {} of {} ({who}){state}\n", lock.resource, lock.owner)
-    };
     let more = count.saturating_sub(lost.len() as u64);
     let rest = if more > 0 { format!("  and {more} more\n") } else { String::new() };
-    let hint = if breaks { "" } else { "; --break breaks them" };
+    let is_kept = |lock: &wire::LostLock| !lock.broken && !lock.revoked;
+    let hint = if !breaks && lost.iter().any(is_kept) { "; --break breaks them" } else { "" };
     let head = format!("Locks whose holders may not have them any more{hint}:\n");
     head + &lost.iter().map(line).collect::<String>() + &rest
 }

@@ -138,7 +138,7 @@ impl Place {
         }
     }
 
-    /// Puts rules in force.
+    /// Puts rules in force, or tells which locks they would take away.
     ///
     /// # Errors
     /// They are not; or that is not known, and the error says so.
@@ -149,9 +149,13 @@ impl Place {
         match self {
             Self::Gateway(gateway) => gateway.apply(&request).await,
             Self::Ledger(config) => {
-                let wire::ApplyRequest { rules, reason, follows, breaks } = request;
+                let wire::ApplyRequest { rules, reason, follows, breaks, dry_run } = request;
                 let how = (reason.as_str(), breaks);
-                Ok(wiring::apply_rules(config, rules, follows, how).await?.into())
+                let applied = match dry_run {
+                    true => wiring::lost_by_rules(config, &rules, follows).await?,
+                    false => wiring::apply_rules(config, rules, follows, how).await?,
+                };
+                Ok(applied.into())
             }
         }
     }

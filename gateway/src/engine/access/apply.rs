@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fence_core::ports::{
-    BreakItem, BreakVerdict, By, DatabaseRole, Ledger, LedgerError, Page, Patience, RulesChange,
-    RulesChanged,
+    BreakItem, BreakVerdict, By, DatabaseRole, Ledger, LedgerError, Page, Patience, ResourceView,
+    RulesChange, RulesChanged, RulesInForce,
 };
 use fence_core::{LockState, PrincipalName, ResourceName, Token};
 use fencegate_access::{Action, Caller, Rules, RulesError};
@@ -67,12 +67,15 @@ pub struct Lost {
     pub owner: String,
     /// Its principal; none for one that was taken before there were rules.
     pub principal: Option<PrincipalName>,
+    /// Whether its credential was taken back: it is broken also where that was not asked for.
+    pub is_revoked: bool,
     /// Whether it is broken.
     pub is_broken: bool,
 }
 
-/// Held locks whose holders may not lock or write their resources under these rules. What a role says by claims of a
-/// token that are not part of the principal's name is not known here, and allows nothing.
+/// Held locks whose holders may not lock or write their resources under these rules, or whose credentials these have taken
+/// back. What a role says by claims of a token that are not part of the principal's name is not known here, and allows
+/// nothing.
 ///
 /// # Errors
 /// The ledger does not answer.
@@ -84,8 +87,20 @@ pub async fn lost(ledger: &dyn Ledger, rules: &Rules) -> Result<Vec<Lost>, Ledge
         let views = ledger.resources(page.clone(), true).await?;
         let Some(last) = views.last() else { return Ok(lost) };
         page.after = Some(last.resource.to_string());
-        for view in views {
-            let ended = matches!(view.state, LockState::Broken | LockState::Released);
+        let ended =
+            |view: &ResourceView| matches!(view.state, LockState::Broken | LockState::Released);
+        let views: Vec<_> = views.into_iter().filter(|view| !ended(view)).collect();
+        let ids: Vec<_> = views.iter().map(|view| view.lock).collect();
+        let locks = ledger.locks(&ids).await?;
+        for (view, lock) in views.into_iter().zip(locks) {
+            let credential = lock.and_then(|lock| lock.credential);
+            let mut is_gone = |name: &PrincipalName| {
+                callers.entry(name.clone()).or_insert_with(|| rules.named(name)).is_none()
+            };
+            let is_revoked = credential.is_some_and(|credential| {
+                rules.has_taken_back(&credential.name)
+                    || view.principal.as_ref().is_some_and(&mut is_gone)
+            });
             let keeps = view.principal.as_ref().is_some_and(|name| {
                 let known = callers.entry(name.clone()).or_insert_with(|| rules.named(name));
                 let may = |action| {
@@ -93,9 +108,9 @@ pub async fn lost(ledger: &dyn Ledger, rules: &Rules) -> Result<Vec<Lost>, Ledge
                 };
                 may(Action::Lock) && may(Action::Write)
             });
-            if !ended && !keeps {
-                let (resource, owner, principal) = (view.resource, view.owner, view.principal);
-                lost.push(Lost { resource, token: view.token, owner, principal, is_broken: false });
+            if is_revoked || !keeps {
+                let ResourceView { resource, token, owner, principal, .. } = view;
+                lost.push(Lost { resource, token, owner, principal, is_revoked, is_broken: false });
             }
         }
     }
@@ -116,8 +131,8 @@ impl Lost {
     }
 }
 
-/// Breaks these locks in the ledger itself: their holders are fenced off, to `guard()` as well. Says which it could not
-/// break in time; to break those again is harmless.
+/// Breaks locks in the ledger itself: their holders are fenced off, to `guard()` as well. With `all`, every one of these;
+/// else those whose credentials were taken back. Says which it could not break in time; to break those again is harmless.
 ///
 /// 1. All of them, as far as no transaction has their fences: what one has keeps none of the others.
 /// 2. Each of the rest by itself, which waits for those transactions, a few at a time.
@@ -127,11 +142,12 @@ impl Lost {
 pub async fn break_lost(
     ledger: &dyn Ledger,
     lost: &mut [Lost],
-    reason: &str,
-    request_id: &str,
+    all: bool,
+    (reason, request_id): (&str, &str),
 ) -> Result<(), LedgerError> {
-    for some in lost.chunks_mut(BREAKS) {
-        let item = |one: &Lost| one.to_break(By::default(), reason, request_id);
+    let mut wanted: Vec<_> = lost.iter_mut().filter(|one| all || one.is_revoked).collect();
+    for some in wanted.chunks_mut(BREAKS) {
+        let item = |one: &&mut Lost| one.to_break(By::default(), reason, request_id);
         // Step 1.
         let all = some.iter().map(item).collect();
         let verdicts = ledger.break_locks(all, Patience::Skip).await?;
@@ -140,7 +156,7 @@ pub async fn break_lost(
         }
     }
     // Step 2.
-    let rest = lost.iter_mut().filter(|one| !one.is_broken).take(BREAKS);
+    let rest = wanted.into_iter().filter(|one| !one.is_broken).take(BREAKS);
     let broken = rest.map(async |one| {
         let item = Arc::from([one.to_break(By::default(), reason, request_id)]);
         let verdicts = ledger.break_locks(item, PATIENCE).await?;
@@ -164,6 +180,24 @@ pub struct Applied {
 }
 
 impl Access {
+    /// Finds the locks whose holders would lose them by these rules; nothing changes.
+    ///
+    /// # Errors
+    /// `RulesInvalid`; `RulesOvertaken` if others are in force than those that they are to follow.
+    pub(in crate::engine) async fn lost_by(
+        &self,
+        change: &NewRules,
+    ) -> Result<Applied, EngineError> {
+        let rules = checked(&change.text, self.inner.runtime.clock.now());
+        let rules = rules.map_err(|why| EngineError::RulesInvalid(why.to_string()))?;
+        let RulesInForce { generation, .. } = self.stored().await?;
+        if change.follows.is_some_and(|follows| follows != generation) {
+            return Err(EngineError::RulesOvertaken(generation));
+        }
+        let lost = lost(&*self.inner.ledger, &rules).await;
+        Ok(Applied { generation, lost: lost.ok() })
+    }
+
     /// Puts rules in force, on all gateways: once this has returned, nothing takes effect that was allowed under older
     /// ones. Then finds the locks whose holders have lost the right to them.
     ///

@@ -43,6 +43,7 @@ pub use permit::Permit;
 pub use principals::{Holdings, Share, Usage};
 pub use rate::Rate;
 pub use refused::Refused;
+pub use s3::LockHolder;
 pub use want::Want;
 
 /// How often the generation is looked at while nobody asks.
@@ -129,7 +130,8 @@ impl InForce {
     ) -> Arc<Known> {
         let (rate, holdings) = self.principals.of(&caller);
         let by = By::of(caller.name().clone(), Arc::clone(caller.roles()));
-        let by = by.showing(&identity.credential());
+        let (name, ends) = (identity.credential(), identity.expires());
+        let by = by.showing(fence_core::ports::Credential { name, ends });
         Arc::new(Known { identity, caller, by, keys, rate, holdings })
     }
 
@@ -178,7 +180,11 @@ fn of_connection(identity: &Identity) -> Option<Credential> {
         }
         Identity::Unix { uid, gid } => format!("\0unix:{uid}:{gid}"),
         Identity::S3Key { kid } => format!("\0s3-key:{kid}"),
-        Identity::S3Lock { principal } => format!("\0s3-lock:{principal}"),
+        Identity::S3Lock { principal, credential, ends } => {
+            let credential = credential.as_deref().unwrap_or_default();
+            let ends = ends.map_or(0, Timestamp::as_microsecond);
+            format!("\0s3-lock:{principal}:{ends}:{credential}")
+        }
         Identity::Key(_) | Identity::Jwt { .. } => return None,
     };
     Some(Sha256::digest(shown).into())

@@ -3,10 +3,20 @@
 use std::sync::Arc;
 
 use fence_core::PrincipalName;
+use fence_core::ports::Credential;
 use fencegate_access::Identity;
 
 use super::{Access, Asks};
 use crate::engine::EngineError;
+
+/// The principal of a lock, and the credential to which the lock belongs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockHolder {
+    /// The principal.
+    pub principal: PrincipalName,
+    /// The credential that took the lock or renewed it last; none of a lock that another principal has handed over.
+    pub credential: Option<Credential>,
+}
 
 impl Access {
     /// Whoever has the key of S3 by which the rules name it so.
@@ -22,23 +32,23 @@ impl Access {
         }
     }
 
-    /// Whoever took a lock, by what the rules that are in force now say of that principal: it is the one that asks with
-    /// the lock's key. `None` for a lock that was taken where no rules were in force.
+    /// The principal of a lock, by what the rules that are in force now say of it and of the credential to which the lock
+    /// belongs: it is the one that asks with the lock's key. `None` for a lock that was taken where no rules were in force.
     ///
     /// # Errors
-    /// `Unauthenticated`: rules are in force, and the lock has no principal, or one that they do not know any more.
-    /// `AccessUnavailable`.
-    pub async fn of_principal_of_lock(
-        &self,
-        principal: Option<&PrincipalName>,
-    ) -> Result<Asks, EngineError> {
+    /// `Unauthenticated`: rules are in force, and the lock has no principal, or one that they do not know any more, or its
+    /// credential is revoked or gone. `CredentialExpired`. `AccessUnavailable`.
+    pub async fn of_holder(&self, holder: Option<&LockHolder>) -> Result<Asks, EngineError> {
         let in_force = self.in_force().await?;
-        match principal {
+        match holder {
             // Where that is no longer so, the ledger says so: nothing is done under rules that are not in force.
             _ if in_force.rules().is_none() => Ok(Asks::new(self, in_force, None)),
             None => Err(EngineError::Unauthenticated),
-            Some(principal) => {
-                self.of_signer(Identity::S3Lock { principal: principal.clone() }).await
+            Some(LockHolder { principal, credential }) => {
+                let (principal, credential) = (principal.clone(), credential.clone());
+                let ends = credential.as_ref().and_then(|credential| credential.ends);
+                let credential = credential.map(|credential| credential.name);
+                self.of_signer(Identity::S3Lock { principal, credential, ends }).await
             }
         }
     }

@@ -34,7 +34,7 @@ pub(super) use follow::Follow;
 pub use follow::{Followed, Follower, RecordFrom};
 pub(super) use reads::Read;
 pub(super) use refusals::Refusals;
-pub(super) use s3_keys::LockPrincipals;
+pub(super) use s3_keys::LockHolders;
 pub use s3_keys::new_s3_key;
 pub use writes::{InParts, PutBody, Write, WriteEffect, WriteFailure, WriteOutcome};
 pub(super) use writes::{Record, Writes};

@@ -110,6 +110,7 @@ fn is_final(refusal: &Refusal) -> bool {
         | Refusal::Frozen
         | Refusal::Draining
         | Refusal::Protected
+        | Refusal::TooManyObjects
         | Refusal::SequenceOutOfOrder
         | Refusal::VersionMismatch => false,
     }
@@ -375,6 +376,7 @@ mod tests {
             Refusal::Frozen,
             Refusal::Draining,
             Refusal::Protected,
+            Refusal::TooManyObjects,
             Refusal::SequenceOutOfOrder,
             Refusal::VersionMismatch,
         ];

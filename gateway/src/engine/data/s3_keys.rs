@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fence_core::ports::LockRecord;
-use fence_core::{LockId, PrincipalName, Token, wire};
+use fence_core::{LockId, Token, Ttl, wire};
 use fencegate_access::ApiKey;
 use fencegate_s3::key::{AccessKey, Keys, NONCE_LEN, Rights};
 use parking_lot::RwLock;
 
+use crate::engine::access::{Asks, LockHolder};
 use crate::engine::{Engine, EngineError};
 
 impl Engine {
@@ -27,7 +28,8 @@ impl Engine {
     /// The lock that a key of S3 names, also one that has ended.
     ///
     /// # Errors
-    /// `LockNotFound`: it was forgotten since, or lost with the commits that a re-fence is about.
+    /// `LockNotFound`: it was forgotten since, or lost with the commits that a re-fence is about; or it lapsed as long ago
+    /// as an ended lock is kept.
     pub async fn lock_of_s3_key(
         &self,
         token: Token,
@@ -35,52 +37,72 @@ impl Engine {
     ) -> Result<LockRecord, EngineError> {
         let ledger = Arc::clone(&self.inner.ledger);
         let record = self.call(async move { ledger.lock(lock).await }).await?;
-        record.filter(|record| record.grant.token == token).ok_or(EngineError::LockNotFound)
+        let kept = self.inner.agreement.retention().ended_locks;
+        let is_kept = |record: &LockRecord| {
+            let lapsed_ms = -i128::from(record.grant.remaining_ms);
+            record.grant.ttl == Ttl::NONE || lapsed_ms <= kept.as_millis().cast_signed()
+        };
+        let record = record.filter(|record| record.grant.token == token && is_kept(record));
+        record.ok_or(EngineError::LockNotFound)
     }
 }
 
-/// Locks whose principals are kept; beyond that all are forgotten.
-const PRINCIPALS_MAX: usize = 4096;
+/// Locks whose holders are kept; beyond that all are forgotten.
+const HOLDERS_MAX: usize = 4096;
 /// How long it is good that a lock was known: one that is forgotten may read for so much longer.
 const KNOWN_FOR: Duration = Duration::from_secs(60);
 
-/// Whose locks are that keys of S3 were shown of.
+/// The holders of locks that keys of S3 were shown of.
 #[derive(Default)]
-pub(in crate::engine) struct LockPrincipals {
+pub(in crate::engine) struct LockHolders {
     known: RwLock<HashMap<(Token, LockId), KnownLock>>,
 }
 
 /// A lock that was known.
 struct KnownLock {
-    principal: Option<PrincipalName>,
+    holder: Option<LockHolder>,
     asked_at: Duration,
 }
 
 impl Engine {
-    /// Who took the lock that a key of S3 names; a lock never changes hands under its token.
+    /// Who asks with the key of S3 that a lock has: its principal, by the credential to which the lock belongs.
+    ///
+    /// 1. The holder that is known here, if the rules let it in.
+    /// 2. Else the holder that the ledger knows: a renewal by another credential may have come since.
     ///
     /// # Errors
-    /// As [`lock_of_s3_key`](Self::lock_of_s3_key).
-    pub async fn principal_of_s3_lock(
-        &self,
-        token: Token,
-        lock: LockId,
-    ) -> Result<Option<PrincipalName>, EngineError> {
+    /// As [`lock_of_s3_key`](Self::lock_of_s3_key) and [`Access::of_holder`](crate::engine::access::Access::of_holder).
+    pub async fn asks_of_s3_lock(&self, token: Token, lock: LockId) -> Result<Asks, EngineError> {
+        let access = self.access();
+        // Step 1.
         let now = self.inner.runtime.clock.elapsed();
-        let known = &self.inner.lock_principals.known;
-        if let Some(lock) = known.read().get(&(token, lock))
-            && now.saturating_sub(lock.asked_at) <= KNOWN_FOR
+        let known = self.inner.lock_holders.of((token, lock), now);
+        if let Some(holder) = &known
+            && let Ok(asks) = access.of_holder(holder.as_ref()).await
         {
-            return Ok(lock.principal.clone());
+            return Ok(asks);
         }
-        let principal = self.lock_of_s3_key(token, lock).await?.grant.principal;
-        let mut known = known.write();
-        if known.len() >= PRINCIPALS_MAX {
+        // Step 2.
+        let LockRecord { grant, credential, .. } = self.lock_of_s3_key(token, lock).await?;
+        let holder = grant.principal.map(|principal| LockHolder { principal, credential });
+        self.inner.lock_holders.keep((token, lock), holder.clone(), now);
+        access.of_holder(holder.as_ref()).await
+    }
+}
+
+impl LockHolders {
+    fn of(&self, lock: (Token, LockId), now: Duration) -> Option<Option<LockHolder>> {
+        let known = self.known.read();
+        let known = known.get(&lock)?;
+        (now.saturating_sub(known.asked_at) <= KNOWN_FOR).then(|| known.holder.clone())
+    }
+
+    fn keep(&self, lock: (Token, LockId), holder: Option<LockHolder>, now: Duration) {
+        let mut known = self.known.write();
+        if known.len() >= HOLDERS_MAX {
             known.clear();
         }
-        let lock_known = KnownLock { principal: principal.clone(), asked_at: now };
-        known.insert((token, lock), lock_known);
-        Ok(principal)
+        known.insert(lock, KnownLock { holder, asked_at: now });
     }
 }
 

@@ -118,8 +118,17 @@ impl Engine {
 }
 
 impl Engine {
+    /// Finds the locks whose holders would lose them by these rules; nothing changes.
+    ///
+    /// # Errors
+    /// As [`Self::apply_rules`].
+    pub async fn lost_by_rules(&self, change: &NewRules) -> Result<Applied, EngineError> {
+        self.inner.access.lost_by(change).await
+    }
+
     /// Puts rules in force, on all gateways: once this has returned, nothing takes effect that was allowed under older
-    /// ones. With `breaks`, the locks are broken then whose holders have lost the right to them.
+    /// ones, and the locks are broken whose credentials were taken back. With `breaks`, all locks whose holders have lost the
+    /// right to them.
     ///
     /// # Errors
     /// `RulesInvalid`; `RulesOvertaken` if others were put in force in between.
@@ -132,9 +141,10 @@ impl Engine {
         let (reason, request_id) = (change.reason.clone(), change.request_id.clone());
         let mut applied = self.inner.access.apply(permit, change).await?;
         let by = permit.by();
-        let lost = applied.lost.as_mut().filter(|_| breaks).map(Vec::as_mut_slice);
-        for some in lost.unwrap_or_default().chunks_mut(BREAKS_TOGETHER) {
-            let item = |lost: &Lost| lost.to_break(by.clone(), &reason, &request_id);
+        let lost = applied.lost.iter_mut().flatten();
+        let mut wanted: Vec<_> = lost.filter(|one| breaks || one.is_revoked).collect();
+        for some in wanted.chunks_mut(BREAKS_TOGETHER) {
+            let item = |lost: &&mut Lost| lost.to_break(by.clone(), &reason, &request_id);
             let items: Vec<_> = some.iter().map(item).collect();
             let own = Permit::default();
             let broken = items.into_iter().map(|item| self.inner.locks.break_once(item, &own));

@@ -107,7 +107,10 @@ pub async fn put(
         request_id: request_id.as_str().to_owned(),
     };
     let permit = asks.permit();
-    let applied = app.engine.apply_rules(&permit, change, request.breaks).await?;
+    let applied = match request.dry_run {
+        true => app.engine.lost_by_rules(&change).await?,
+        false => app.engine.apply_rules(&permit, change, request.breaks).await?,
+    };
     Ok(Json(applied.into()))
 }
 

@@ -21,8 +21,8 @@ use crate::http::state::App;
 /// every earlier token of the resource is refused, and the new one admits writes like any other; it
 /// keeps nobody out. Send your lock's own growing number as `order`, and a holder that woke up late
 /// cannot fence its successor off. Without `order` the last caller wins, and must check its own lock
-/// *after* the answer. The `id` names this fence for ever: repeat the call with it to get the same
-/// answer, and release it with `DELETE /locks/{id}`.
+/// *after* the answer. The `id` names this fence until `ended_locks_kept` after its end: repeat the call with it to get the
+/// same answer, and release it with `DELETE /locks/{id}`.
 #[utoipa::path(
     post, path = "/resources/{resource}/fence", operation_id = "setFence", tag = "locks",
     params(("resource" = fence_core::ResourceName, Path, description = "The resource.")),

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::s3_keys::access_granted;
 use super::views;
-use crate::engine::access::{Asks, Permit, Want};
+use crate::engine::access::{Asks, LockHolder, Permit, Want};
 use crate::engine::error::EngineError;
 use crate::engine::{Acquire, Acquired, Engine, More, Released, Renewed, Transfer};
 use crate::http::extract::{
@@ -340,7 +340,8 @@ async fn may_be_handed(
     to: &PrincipalName,
     resources: &[ResourceName],
 ) -> Result<(), EngineError> {
-    let successor = app.engine.access().of_principal_of_lock(Some(to)).await;
+    let successor = LockHolder { principal: to.clone(), credential: None };
+    let successor = app.engine.access().of_holder(Some(&successor)).await;
     for resource in resources {
         let want = || Want::On(Action::Lock, resource.clone());
         match &successor {

@@ -17,8 +17,9 @@ use crate::http::spec::{OperationProblems, OperationsProblems};
 /// has no id. A write to the gateway's own storage is found by its `Idempotency-Key` then, see
 /// `findOperations`; a request to an upstream only by asking the upstream.
 ///
-/// 404 is no answer to what became of it: it may be under way; a write that was refused leaves no record, and
-/// neither does any request to an upstream whose guarantee is `admission`, whether it took effect or not.
+/// 404 is no answer to what became of it: it may be under way. A write that was sent once and refused leaves no record, and
+/// neither does any request to an upstream whose guarantee is `admission`, whether it took effect or not. One that was sent
+/// again after a lost answer, and then refused or given up, is told as `not_applied` for `buried_kept`.
 #[utoipa::path(
     get, path = "/operations/{id}", operation_id = "getOperation", tag = "operations",
     params(("id" = fence_core::OperationId, Path, description = "`X-Operation-Id` of the write.")),

@@ -17,8 +17,8 @@ pub(super) fn left(remaining_ms: i64) -> Option<i64> {
 
 impl From<Lost> for wire::LostLock {
     fn from(lost: Lost) -> Self {
-        let Lost { resource, owner, principal, is_broken, .. } = lost;
-        Self { resource, owner, principal, broken: is_broken }
+        let Lost { resource, owner, principal, is_revoked, is_broken, .. } = lost;
+        Self { resource, owner, principal, revoked: is_revoked, broken: is_broken }
     }
 }
 

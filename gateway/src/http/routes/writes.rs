@@ -231,7 +231,8 @@ pub async fn delete(
 
 /// Delete all objects of a resource
 ///
-/// One write with one version. The resource's fence and history stay.
+/// One write with one version, of at most 10,000 objects; of more, delete them by their keys before. The resource's fence
+/// and history stay.
 #[utoipa::path(
     delete, path = "/resources/{resource}", operation_id = "deleteResource", tag = "data",
     params(("resource" = fence_core::ResourceName, Path, description = "The resource."), WriteParams),

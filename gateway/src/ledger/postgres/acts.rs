@@ -16,8 +16,9 @@ macro_rules! acts {
 }
 
 /// The files of `schema/postgres/acts`, in the order in which they are applied.
-const FILES: [&str; 27] = [
+const FILES: [&str; 28] = [
     include_str!("../../../../schema/postgres/acts/frame.sql"),
+    include_str!("../../../../schema/postgres/acts/own_time.sql"),
     include_str!("../../../../schema/postgres/acts/rule.sql"),
     include_str!("../../../../schema/postgres/acts/views.sql"),
     include_str!("../../../../schema/postgres/acts/queue.sql"),

@@ -1,13 +1,16 @@
 //! The acts on locks, as calls of the functions of `schema/postgres/acts`.
 
+use std::time::Duration;
+
 use fence_core::ports::{
-    BreakItem, BreakVerdict, By, Ended, Epoch, Grant, Holder, LedgerError, Patience, ReleaseItem,
-    ReleaseVerdict, RenewItem, RenewVerdict, Retention, SealItem, SealKind, SealVerdict, TakenOver,
-    unknown_max, writers_text,
+    BreakItem, BreakVerdict, By, Credential, Ended, Epoch, Grant, Holder, LedgerError, Pass,
+    Passed, Patience, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, Retention, SealItem,
+    SealKind, SealVerdict, TakenOver, unknown_max, writers_text,
 };
 use fence_core::{
     LockEnd, LockState, MaxHold, Metadata, PrincipalName, ResourceName, Ttl, WriterName,
 };
+use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::session::{Sessions, harmless, unreadable};
@@ -72,6 +75,19 @@ pub(super) fn principals_of<'a>(all: impl Iterator<Item = &'a By>) -> Option<Vec
 /// What the audit is to have of whoever asks for each item.
 pub(super) fn asked_of<'a>(all: impl Iterator<Item = &'a By>) -> Option<Vec<Option<String>>> {
     sparse(all.map(By::asked).collect())
+}
+
+/// The names of the credentials to which locks belong.
+fn credentials_of<'a>(
+    all: impl Iterator<Item = Option<&'a Credential>>,
+) -> Option<Vec<Option<&'a str>>> {
+    sparse(all.map(|credential| credential.map(|it| it.name.as_str())).collect())
+}
+
+/// The ends that these have by themselves.
+fn ends_of<'a>(all: impl Iterator<Item = Option<&'a Credential>>) -> Option<Vec<Option<i64>>> {
+    let ends = |credential: &Credential| credential.ends.map(Timestamp::as_microsecond);
+    sparse(all.map(|credential| credential.and_then(ends)).collect())
 }
 
 /// Under which rules each item was allowed.
@@ -195,7 +211,7 @@ pub(super) async fn seal(
         "SELECT * FROM ",
         acts!(),
         ".seal($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
-                                      $15, $16, $17, $18, $19, $20, $21)"
+                                      $15, $16, $17, $18, $19, $20, $21, $22, $23)"
     ))
     .bind(epoch)
     .bind(session.seen)
@@ -220,6 +236,8 @@ pub(super) async fn seal(
     .bind(sparse(items.iter().map(|item| writers_text(&item.writers)).collect()))
     .bind(rules_of(items.iter().map(|item| &item.by)))
     .bind(asked_of(items.iter().map(|item| &item.by)))
+    .bind(credentials_of(items.iter().map(SealItem::credential)))
+    .bind(ends_of(items.iter().map(SealItem::credential)))
     .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
     let Some(rows) = sessions.settle_seen(session, answer, |row| row.flushed).await? else {
@@ -297,7 +315,7 @@ pub(super) async fn renew(
     let call = sqlx::query_as::<_, RenewRow>(concat!(
         "SELECT * FROM ",
         acts!(),
-        ".renew($1, $2, $3, $4, $5, $6)"
+        ".renew($1, $2, $3, $4, $5, $6, $7, $8)"
     ))
     .bind(session.seen)
     .bind(wait_ms(patience))
@@ -305,6 +323,8 @@ pub(super) async fn renew(
     .bind(items.iter().map(|item| item.ttl.map(Ttl::as_ms)).collect::<Vec<_>>())
     .bind(principals_of(items.iter().map(|item| &item.by)))
     .bind(rules_of(items.iter().map(|item| &item.by)))
+    .bind(credentials_of(items.iter().map(|item| item.by.credential())))
+    .bind(ends_of(items.iter().map(|item| item.by.credential())))
     .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
     let Some(rows) = sessions.settle_seen(session, answer, |row| row.flushed).await? else {
@@ -473,6 +493,35 @@ pub(super) async fn open_epoch(sessions: &Sessions, nonce: Uuid) -> Result<Epoch
     // Opening the same epoch twice is the same as once.
     let row = sessions.settle_act(session, answer).await.map_err(harmless)?;
     row.map(Epoch::from).ok_or_else(busy)
+}
+
+row! {
+    /// What `acts.pass_time` returns.
+    struct PassRow {
+        pass: i64,
+        at_us: i64,
+        behind_us: i64,
+    }
+}
+
+pub(super) async fn pass_time(sessions: &Sessions, passed: &Passed) -> Result<Pass, LedgerError> {
+    let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+    let boot = passed.boot.as_ref();
+    let mut session = sessions.take_for_act().await?;
+    let act = concat!("SELECT * FROM ", acts!(), ".pass_time($1, $2, $3, $4, $5)");
+    let call = sqlx::query_as::<_, PassRow>(act)
+        .bind(session.seen)
+        .bind(passed.pass)
+        .bind(micros(passed.since))
+        .bind(boot.map(|boot| boot.id.as_str()))
+        .bind(boot.map(|boot| micros(boot.up)))
+        .fetch_one(&mut session.connection);
+    let answer = sessions.answer(call).await;
+    // Sent again it finds the pass that it has made.
+    let row = sessions.settle_act(session, answer).await.map_err(harmless)?;
+    let PassRow { pass, at_us, behind_us } = row.ok_or_else(busy)?;
+    let behind = Duration::from_micros(behind_us.unsigned_abs());
+    Ok(Pass { number: pass, at: time(at_us), behind })
 }
 
 pub(super) async fn sweep(sessions: &Sessions, retention: &Retention) -> Result<u64, LedgerError> {

@@ -24,7 +24,7 @@ static MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| Migrator {
 });
 
 /// The files of `schema/postgres/tables`.
-pub(in crate::ledger) const TABLES: [File; 15] = [
+pub(in crate::ledger) const TABLES: [File; 17] = [
     (1, "fences", include_str!("../../../../schema/postgres/tables/0001_fences.sql")),
     (2, "data", include_str!("../../../../schema/postgres/tables/0002_data.sql")),
     (3, "line", include_str!("../../../../schema/postgres/tables/0003_line.sql")),
@@ -40,6 +40,8 @@ pub(in crate::ledger) const TABLES: [File; 15] = [
     (13, "frozen", include_str!("../../../../schema/postgres/tables/0013_frozen.sql")),
     (14, "place", include_str!("../../../../schema/postgres/tables/0014_place.sql")),
     (15, "numbers", include_str!("../../../../schema/postgres/tables/0015_numbers.sql")),
+    (16, "credentials", include_str!("../../../../schema/postgres/tables/0016_credentials.sql")),
+    (17, "own time", include_str!("../../../../schema/postgres/tables/0017_own_time.sql")),
 ];
 
 /// What the migrations keep of themselves.

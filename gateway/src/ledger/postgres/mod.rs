@@ -34,9 +34,9 @@ use fence_core::ports::{
     Adopted, Adoption, Applied, Attempt, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call,
     Epoch, EventCursor, EventsHead, EventsPage, InLine, JoinItem, JoinVerdict, Ledger, LedgerError,
     Line, LinePage, Listener, LockRecord, Log, MarkItem, MarkVerdict, Milestone, Object,
-    OperationRecord, Page, Patience, Place, ReadItem, ReadVerdict, Refence, Rejection,
-    RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention,
-    SealItem, SealVerdict, Settled, Standing, Start, Totals, VersionsFilter, WriteItem,
+    OperationRecord, Page, Pass, Passed, Patience, Place, ReadItem, ReadVerdict, Refence,
+    Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView,
+    Retention, SealItem, SealVerdict, Settled, Standing, Start, Totals, VersionsFilter, WriteItem,
     WriteVerdict,
 };
 use fence_core::{LockId, OperationId, PrincipalName, ResourceName};
@@ -350,6 +350,10 @@ impl Ledger for PgLedger {
 
     async fn adopt(&self, adoption: &Adoption) -> Result<Adopted, LedgerError> {
         disasters::adopt(&self.sessions, adoption).await
+    }
+
+    async fn pass_time(&self, passed: &Passed) -> Result<Pass, LedgerError> {
+        locks::pass_time(&self.sessions, passed).await
     }
 
     async fn sweep(&self, retention: &Retention) -> Result<u64, LedgerError> {

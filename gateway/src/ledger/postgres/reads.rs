@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use fence_core::etag::EntityTag;
 use fence_core::ports::{
-    Applied, BlobId, BreakDue, Grant, KeySpace, LedgerError, LockRecord, Object, OperationRecord,
-    Page, Payload, ReadItem, ReadVerdict, Rejection, ResourceView,
+    Applied, BlobId, BreakDue, Credential, Grant, KeySpace, LedgerError, LockRecord, Object,
+    OperationRecord, Page, Payload, ReadItem, ReadVerdict, Rejection, ResourceView,
 };
 use fence_core::{
     LockEnd, LockId, LockState, Metadata, OperationId, ResourceName, Supersession, Token, Ttl,
@@ -192,6 +192,7 @@ row! {
         state: String,
         owner: String,
         principal: Option<String>,
+        lock_id: Option<Uuid>,
         acquired_us: i64,
         renewed_us: i64,
         age_ms: i64,
@@ -217,6 +218,7 @@ impl ViewRow {
             state,
             owner: self.owner,
             principal: self.principal.as_deref().map(principal).transpose()?,
+            lock: LockId(self.lock_id.unwrap_or_default()),
             acquired_at: time(self.acquired_us),
             renewed_at: time(self.renewed_us),
             age_ms: self.age_ms.max(0),
@@ -339,6 +341,8 @@ row! {
         frozen: Option<String>,
         principal: Option<String>,
         writers: Option<Vec<String>>,
+        credential: Option<String>,
+        credential_ends_us: Option<i64>,
     }
 }
 
@@ -386,6 +390,10 @@ impl LockRow {
             renewed_at: time(self.renewed_us),
             break_due: break_due.map(|(at, in_ms)| BreakDue { at: time(at), in_ms }),
             frozen: self.frozen,
+            credential: self.credential.map(|name| {
+                let ends = self.credential_ends_us.map(time);
+                Credential { name, ends }
+            }),
         })
     }
 }

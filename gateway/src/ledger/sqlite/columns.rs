@@ -1,9 +1,11 @@
 //! Rows as SQLite has them, and as the acts do.
 
+use std::time::Duration;
+
 use bytes::Bytes;
-use fence_core::acts::{FenceRow, GrantRow, Guard, IntentRow, KeyRow, LockRow, ObjectRow};
+use fence_core::acts::{FenceRow, GrantRow, Guard, IntentRow, KeyRow, LockRow, ObjectRow, OwnTime};
 use fence_core::etag::EntityTag;
-use fence_core::ports::{Applied, BlobId, LedgerError, Object, Payload};
+use fence_core::ports::{Applied, BlobId, Boot, Credential, LedgerError, Object, Payload};
 use fence_core::rule::Hold;
 use fence_core::{
     LockId, ObjectKey, OperationId, ResourceName, Supersession, Token, Ttl, WriterName,
@@ -25,6 +27,10 @@ row! {
         generation: i64,
         ledger: String,
         access: i64,
+        own_time: i64,
+        pass: i64,
+        boot: Option<String>,
+        up_us: Option<i64>,
     }
 }
 
@@ -39,6 +45,14 @@ impl GuardColumns {
             generation: self.generation,
             ledger: id(&self.ledger)?,
             rules: self.access,
+            time: OwnTime {
+                at: time(self.own_time),
+                pass: self.pass,
+                boot: self.boot.zip(self.up_us).map(|(id, up_us)| {
+                    let up = Duration::from_micros(up_us.unsigned_abs());
+                    Boot { id, up }
+                }),
+            },
         })
     }
 }
@@ -128,6 +142,8 @@ pub(super) struct LockColumns {
     ended_at: Option<i64>,
     principal: Option<String>,
     writers: Option<String>,
+    credential: Option<String>,
+    credential_ends: Option<i64>,
 }
 
 impl LockColumns {
@@ -147,6 +163,10 @@ impl LockColumns {
             ended: ended.zip(self.ended_at.map(time)),
             principal: self.principal.as_deref().map(principal).transpose()?,
             writers: writers(self.writers.as_deref())?,
+            credential: self.credential.map(|name| {
+                let ends = self.credential_ends.map(time);
+                Credential { name, ends }
+            }),
         };
         Ok((LockId(self.id), lock))
     }

@@ -56,7 +56,8 @@ const ROUND: &str = "SELECT g.*, h.token AS let_go,
                 f.writers))
      FROM json_each(?1) n CROSS JOIN fences f ON f.resource = n.value) AS fences,
     (SELECT json_group_array(json_array(l.id, l.resources, l.token, l.owner, l.ttl_ms, l.acquired_at,
-                l.hold_until, l.metadata, l.fence, l.ended, l.ended_at, l.principal, l.writers))
+                l.hold_until, l.metadata, l.fence, l.ended, l.ended_at, l.principal, l.writers, l.credential,
+                l.credential_ends))
      FROM json_each(?2) n CROSS JOIN locks l ON l.id = n.value) AS locks,
     (SELECT json_group_array(json_array(a.resource, a.token, a.lock_id, a.owner, a.ordinal,
                 a.superseded_by, a.superseded_at, a.principal, a.writers))

@@ -39,10 +39,10 @@ use fence_core::ports::{
     Applied, AuditAction, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, CommitItem,
     CommitVerdict, Commits, Deaf, Epoch, EventCursor, EventsHead, EventsPage, InLine, JoinItem,
     JoinVerdict, Ledger, LedgerError, Line, LinePage, Listener, LockRecord, Log, MarkItem,
-    MarkVerdict, Milestone, Object, OperationRecord, Page, Patience, Place, ReadItem, ReadVerdict,
-    Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict,
-    ResourceView, Retention, SealItem, SealVerdict, Settled, Standing, Totals, VersionsFilter,
-    WriteItem, WriteVerdict,
+    MarkVerdict, Milestone, Object, OperationRecord, Page, Pass, Passed, Patience, Place, ReadItem,
+    ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem,
+    RenewVerdict, ResourceView, Retention, SealItem, SealVerdict, Settled, Standing, Totals,
+    VersionsFilter, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, PrincipalName, ResourceName};
 use uuid::Uuid;
@@ -350,6 +350,23 @@ impl Ledger for SqliteLedger {
         Ok(())
     }
 
+    async fn pass_time(&self, passed: &Passed) -> Result<Pass, LedgerError> {
+        let mut writer = self.writer.lock().await;
+        let connection = self.connected(&mut writer).await?;
+        let mut own = load::guard(&mut *connection).await?.time;
+        own.go_on(passed);
+        let boot = own.boot.as_ref();
+        sqlx::query("UPDATE guard SET own_time = ?1, pass = ?2, boot = ?3, up_us = ?4")
+            .bind(own.at.as_microsecond())
+            .bind(own.pass)
+            .bind(boot.map(|boot| boot.id.as_str()))
+            .bind(boot.map(|boot| i64::try_from(boot.up.as_micros()).unwrap_or(i64::MAX)))
+            .execute(connection)
+            .await
+            .map_err(|error| self.unwritten(error))?;
+        Ok(own.told(self.now()))
+    }
+
     async fn sweep(&self, retention: &Retention) -> Result<u64, LedgerError> {
         let now = self.now();
         let due = self.breaks_due(now, retention.rows_per_pass).await?;
@@ -365,8 +382,10 @@ impl Ledger for SqliteLedger {
         let mut writer = self.writer.lock().await;
         let connection = self.connected(&mut writer).await?;
         let unwritten = |error| self.unwritten(error);
-        touched += store::prune(connection, retention, now).await.map_err(unwritten)?;
-        touched += upstreams::sweep(connection, retention, now).await.map_err(unwritten)?;
+        let own = load::guard(&mut *connection).await?.time.to_forget_by(now);
+        touched += store::prune(connection, retention, own).await.map_err(unwritten)?;
+        let swept = upstreams::sweep(connection, retention, (now, own)).await;
+        touched += swept.map_err(unwritten)?;
         self.fold_long_log(connection).await;
         touched += self.waiting().sweep(now.elapsed_ms) as u64;
         Ok(touched)

@@ -21,7 +21,7 @@ const READERS_MAX: usize = 8;
 pub(super) static MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| migrator(&TABLES));
 
 /// The files of `schema/sqlite`.
-pub(in crate::ledger) const TABLES: [File; 11] = [
+pub(in crate::ledger) const TABLES: [File; 13] = [
     (1, "tables", include_str!("../../../../schema/sqlite/0001_tables.sql")),
     (6, "operators", include_str!("../../../../schema/sqlite/0006_operators.sql")),
     (9, "events", include_str!("../../../../schema/sqlite/0009_events.sql")),
@@ -33,6 +33,8 @@ pub(in crate::ledger) const TABLES: [File; 11] = [
     (15, "buckets", include_str!("../../../../schema/sqlite/0015_buckets.sql")),
     (16, "uploads", include_str!("../../../../schema/sqlite/0016_uploads.sql")),
     (17, "frozen", include_str!("../../../../schema/sqlite/0017_frozen.sql")),
+    (18, "credentials", include_str!("../../../../schema/sqlite/0018_credentials.sql")),
+    (19, "own time", include_str!("../../../../schema/sqlite/0019_own_time.sql")),
 ];
 
 /// Why the ledger file could not be opened.
@@ -166,10 +168,11 @@ impl SqliteLedger {
             Err(source) => return Err(OpenError::Migration { path: path.to_owned(), source }),
         }
         sqlx::query(
-            "INSERT INTO guard (only_row, epoch, nonce, open, base, floor, generation, mark, ledger)
-             VALUES (1, 0, ?1, 0, 0, 0, 0, 0, ?1) ON CONFLICT DO UPDATE SET closed = 0",
+            "INSERT INTO guard (only_row, epoch, nonce, open, base, floor, generation, mark, ledger, own_time)
+             VALUES (1, 0, ?1, 0, 0, 0, 0, 0, ?1, ?2) ON CONFLICT DO UPDATE SET closed = 0",
         )
         .bind(nonce.to_string())
+        .bind(clock.now().as_microsecond())
         .execute(&mut connection)
         .await
         .map_err(failed)?;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use fence_core::ResourceName;
 use fence_core::acts::{Buried, Change, FenceRow, Now, Rows};
 use fence_core::ports::{Rejection, Retention, unknown_max};
+use jiff::Timestamp;
 use sqlx::SqliteConnection;
 
 use super::bulk::Script;
@@ -164,11 +165,11 @@ pub(super) async fn rejections(
 pub(super) async fn prune(
     connection: &mut SqliteConnection,
     retention: &Retention,
-    now: Now,
+    own: Timestamp,
 ) -> Result<u64, sqlx::Error> {
     let before = |keep: std::time::Duration| {
         let keep = i64::try_from(keep.as_micros()).unwrap_or(i64::MAX);
-        now.wall.as_microsecond().saturating_sub(keep)
+        own.as_microsecond().saturating_sub(keep)
     };
     let mut removed = 0;
     for (statement, bound) in [
@@ -182,7 +183,7 @@ pub(super) async fn prune(
             "DELETE FROM idempotency_keys WHERE (resource, key) IN (
                  SELECT resource, key FROM idempotency_keys WHERE kept_until < ?1
                  ORDER BY kept_until LIMIT ?2)",
-            now.wall.as_microsecond(),
+            own.as_microsecond(),
         ),
         (
             "DELETE FROM locks WHERE id IN (

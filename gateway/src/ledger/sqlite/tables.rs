@@ -4,6 +4,7 @@ use fence_core::acts::{FenceRow, GrantRow, KeyRow, LockRow, ObjectRow};
 use fence_core::ports::{Applied, COMMIT_KIND, Did};
 use fence_core::rule::Hold;
 use fence_core::{LockId, ObjectKey, PrincipalName, ResourceName, Token, WriterName};
+use jiff::Timestamp;
 
 use super::bulk::{Bulk, Script};
 use super::load::json;
@@ -16,12 +17,13 @@ fn writers(writers: &[WriterName]) -> Option<String> {
 
 pub(super) const LOCKS: Bulk = Bulk {
     into: "locks (id, resources, token, owner, ttl_ms, acquired_at, ended, ended_at, hold_until,
-                  metadata, fence, principal, writers)",
-    columns: 13,
+                  metadata, fence, principal, writers, credential, credential_ends)",
+    columns: 15,
     conflict: "ON CONFLICT (id) DO UPDATE
                SET token = excluded.token, ttl_ms = excluded.ttl_ms,
                    acquired_at = excluded.acquired_at, ended = excluded.ended,
-                   ended_at = excluded.ended_at, hold_until = excluded.hold_until",
+                   ended_at = excluded.ended_at, hold_until = excluded.hold_until,
+                   credential = excluded.credential, credential_ends = excluded.credential_ends",
 };
 
 pub(super) fn lock(script: &mut Script, (id, lock): &(&LockId, &LockRow)) {
@@ -38,7 +40,9 @@ pub(super) fn lock(script: &mut Script, (id, lock): &(&LockId, &LockRow)) {
         .bind(lock.metadata.to_json())
         .bind(lock.fence)
         .bind(lock.principal.as_ref().map(PrincipalName::as_str))
-        .bind(writers(&lock.writers));
+        .bind(writers(&lock.writers))
+        .bind(lock.credential.as_ref().map(|it| it.name.as_str()))
+        .bind(lock.credential.as_ref().and_then(|it| it.ends).map(Timestamp::as_microsecond));
 }
 
 pub(super) const GRANTS: Bulk = Bulk {

@@ -201,16 +201,17 @@ pub(super) async fn doubt_all(
 pub(super) async fn sweep(
     connection: &mut SqliteConnection,
     retention: &Retention,
-    now: Now,
+    (now, own): (Now, Timestamp),
 ) -> Result<u64, sqlx::Error> {
     let elapsed = sqlx::query(
-        "UPDATE upstream_intents SET closed = 'elapsed', closed_at = closes_at
+        "UPDATE upstream_intents SET closed = 'elapsed', closed_at = max(closes_at, ?3)
          WHERE operation IN (
              SELECT operation FROM upstream_intents WHERE closed IS NULL AND closes_at <= ?1
              ORDER BY closes_at LIMIT ?2)",
     )
     .bind(now.wall.as_microsecond())
     .bind(retention.rows_per_pass)
+    .bind(own.as_microsecond())
     .execute(&mut *connection)
     .await?;
     let keep = i64::try_from(retention.intents().as_micros()).unwrap_or(i64::MAX);
@@ -219,7 +220,7 @@ pub(super) async fn sweep(
              SELECT operation FROM upstream_intents WHERE closed IS NOT NULL AND closed_at < ?1
              ORDER BY closed_at LIMIT ?2)",
     )
-    .bind(now.wall.as_microsecond().saturating_sub(keep))
+    .bind(own.as_microsecond().saturating_sub(keep))
     .bind(retention.rows_per_pass)
     .execute(connection)
     .await?;

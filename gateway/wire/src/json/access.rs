@@ -48,20 +48,25 @@ pub struct ApplyRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 0))]
     pub follows: Option<i64>,
-    /// Break the locks whose holders may not lock or write their resources any more; otherwise these are told only.
+    /// Break the locks whose holders may not lock or write their resources any more; otherwise these are told only, but
+    /// for those of credentials that the rules take back, which are broken always.
     #[serde(default, rename = "break")]
     pub breaks: bool,
+    /// Check the rules and tell which locks they would take away; nothing changes.
+    #[serde(default)]
+    pub dry_run: bool,
 }
 
 /// Rules that were put in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AccessApplied {
-    /// Their generation. Nothing takes effect any more that older rules allowed.
+    /// Their generation. Nothing takes effect any more that older rules allowed. With `dry_run`, the generation of those
+    /// that are in force.
     #[cfg_attr(feature = "openapi", schema(minimum = 1))]
     pub generation: i64,
-    /// Locks whose holders may not lock or write their resources any more, at most 1000 of them; `null` if the ledger
-    /// did not tell: send the same again.
+    /// Locks whose holders may not lock or write their resources any more, or whose credentials these rules take back, at
+    /// most 1000 of them; `null` if the ledger did not tell: send the same again.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub lost: Option<Vec<LostLock>>,
     /// How many there are.
@@ -80,6 +85,8 @@ pub struct LostLock {
     /// Its principal; absent for a lock that was taken before there were rules.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<PrincipalName>,
+    /// Whether the credential that took it or renewed it last is revoked, or gone from the rules.
+    pub revoked: bool,
     /// Whether it is broken. One that could not be broken in time can be broken by sending the same again.
     pub broken: bool,
 }

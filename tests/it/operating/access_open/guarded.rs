@@ -158,3 +158,22 @@ async fn guard_takes_nothing_from_a_role_whose_principal_may_write_nothing_or_is
     drop(session);
     guarded.end().await;
 }
+
+/// The lock of a key that has gone from the rules, although its principal may do all that it might before.
+#[tokio::test]
+async fn a_lock_of_a_key_that_is_gone_is_broken_to_guard_as_well() {
+    let mut guarded = Guarded::new().await;
+    let lock = guarded.locks[0].clone();
+    let mut session = guarded.session().await;
+    run(&mut session, &guard(&lock)).await;
+    guarded.ann = Key::new().await;
+    let (code, told) = guarded.apply(WORKS, &[]).await;
+    assert_eq!(code, Some(0), "{told}");
+    let (before, after) = told.split_once("In force as generation").unwrap();
+    let line = "  job:1 of holder (ann), its credential is revoked or gone";
+    assert!(before.contains(&format!("Locks that these rules break:\n{line}\n")), "{told}");
+    assert!(after.contains(&format!("{line}, broken\n")), "{told}");
+    let (code, why) = refused(&mut session, &guard(&lock)).await;
+    assert_eq!(code, "FG405", "guard: {why}");
+    guarded.end().await;
+}

@@ -6,6 +6,7 @@
 mod answers;
 mod bodies;
 mod copies;
+mod credentials;
 mod downloads;
 mod feeds;
 mod flight;

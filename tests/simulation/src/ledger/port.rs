@@ -13,12 +13,12 @@ use fence_core::ports::{
     DrainedUpstream, DroppedBucket, Epoch, EventCursor, EventsHead, EventsPage, Garbage,
     IdempotencyKey, InLine, Intent, IntentFilter, IntentItem, IntentVerdict, Intents, JoinItem,
     JoinVerdict, Ledger, LedgerError, Line, LinePage, Listener, LockRecord, Log, MadeBucket,
-    MarkItem, MarkVerdict, Milestone, Object, OpenIntents, OperationRecord, Page, Patience, Place,
-    Pointer, ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem,
-    ReleaseVerdict, RenewItem, RenewVerdict, Resolution, Resolved, ResourceView, Retention,
-    Rulebook, RulesChange, RulesChanged, RulesInForce, SealItem, SealVerdict, Settled, Standing,
-    Start, Stock, Tidied, Totals, TreeGrowth, TreeHead, TreeTile, UploadItem, UploadVerdict,
-    Uploads, VersionsFilter, WriteItem, WriteVerdict,
+    MarkItem, MarkVerdict, Milestone, Object, OpenIntents, OperationRecord, Page, Pass, Passed,
+    Patience, Place, Pointer, ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter,
+    ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, Resolution, Resolved, ResourceView,
+    Retention, Rulebook, RulesChange, RulesChanged, RulesInForce, SealItem, SealVerdict, Settled,
+    Standing, Start, Stock, Tidied, Totals, TreeGrowth, TreeHead, TreeTile, UploadItem,
+    UploadVerdict, Uploads, VersionsFilter, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, PrincipalName, ResourceName};
 use uuid::Uuid;
@@ -330,6 +330,11 @@ impl Ledger for SimulatedLedger {
     async fn halt(&self, line: Line, why: &str) -> Result<(), LedgerError> {
         let why = why.to_owned();
         self.ask(move |server, start| server.act(start, false, |_| server.halt(line, &why))).await
+    }
+
+    async fn pass_time(&self, passed: &Passed) -> Result<Pass, LedgerError> {
+        let passed = passed.clone();
+        self.act(move |memory| now(memory.pass_time(&passed))).await
     }
 
     async fn sweep(&self, retention: &Retention) -> Result<u64, LedgerError> {

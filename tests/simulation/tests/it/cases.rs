@@ -5,7 +5,7 @@ use std::thread;
 
 use fence_core::mutants::{self, Mutant};
 use fence_core::ports::Ledger;
-use fence_tests::conformance::ledger::{multipart, multipart_ends as ends};
+use fence_tests::conformance::ledger::{multipart, multipart_ends as ends, tidying};
 use fence_tests::conformance::{memory_ledger, sqlite_ledger};
 use futures::future::LocalBoxFuture;
 
@@ -38,6 +38,13 @@ fn case_of(mutant: Mutant) -> Option<Case> {
         }
         Mutant::KeySpacesMeet => {
             case!(multipart::keys_of_two_spaces_never_meet, "left: [true, true, true]")
+        }
+        Mutant::StampsByClock => case!(
+            tidying::what_is_stamped_by_a_clock_that_went_back_is_kept_as_long,
+            "it is forgotten early"
+        ),
+        Mutant::TimesAddUp => {
+            case!(tidying::the_own_time_goes_on_by_what_has_passed_once, "their times add up")
         }
         _ => return None,
     })

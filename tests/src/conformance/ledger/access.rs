@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fence_core::ports::{
-    Attempt, AuditAction, AuditEntry, AuditFilter, BreakVerdict, By, CommitVerdict, IntentItem,
-    IntentVerdict, JoinItem, JoinVerdict, Ledger, LedgerError, Mark, MarkVerdict, Patience,
-    ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, Resolution, RulesChange, RulesChanged,
-    RulesInForce, SealItem, SealKind, SealVerdict, Stock, UploadItem, UploadVerdict, WriteItem,
-    WriteVerdict,
+    Attempt, AuditAction, AuditEntry, AuditFilter, BreakVerdict, By, CommitVerdict, Credential,
+    IntentItem, IntentVerdict, JoinItem, JoinVerdict, Ledger, LedgerError, Mark, MarkVerdict,
+    Patience, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, Resolution, RulesChange,
+    RulesChanged, RulesInForce, SealItem, SealKind, SealVerdict, Stock, UploadItem, UploadVerdict,
+    WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, LockState, Refusal, Ttl, WriterName};
+use jiff::Timestamp;
 
 use super::build::*;
 use super::commits::many;
@@ -200,6 +201,48 @@ pub async fn a_transfer_is_to_a_principal(ledger: &dyn Ledger) {
     assert_eq!(refusal(ledger, written_by(by("ann"), put(&bob, "k", "x"))).await, Refusal::Foreign);
     apply(ledger, written_by(by("bob"), put(&bob, "k", "b"))).await;
     assert_eq!(renewed(ledger, bob.lock, by("ann")).await, RenewVerdict::NotFound);
+}
+
+/// Each that takes a lock or renews it makes it its own; what is handed over belongs to none until its holder renews it.
+pub async fn a_lock_belongs_to_the_credential_that_was_shown_last(ledger: &dyn Ledger) {
+    let shows = |who: &str, name: &str, ends: Option<i64>| {
+        let ends = ends.map(|at| Timestamp::from_second(at).expect("a time"));
+        by(who).showing(Credential { name: name.into(), ends })
+    };
+    let belongs = async |lock: LockId| {
+        let record = ledger.lock(lock).await.expect("read").expect("known");
+        record.credential.map(|it| (it.name, it.ends.map(Timestamp::as_second)))
+    };
+    let is = |name: &str, ends: Option<i64>| Some((name.to_owned(), ends));
+    let item = SealItem { by: shows("ann", "key:a1", None), ..of("ann", seal(["a", "b"], 10)) };
+    let ann = granted(ledger, item.clone()).await;
+    assert_eq!(belongs(ann.lock).await, is("key:a1", None));
+    for resource in ["a", "b"] {
+        let view = ledger.resource(&name(resource)).await.expect("read").expect("locked");
+        assert_eq!(view.lock, ann.lock);
+    }
+    renewed(ledger, ann.lock, shows("ann", "jti:k8s#1", Some(2_000_000_000))).await;
+    assert_eq!(belongs(ann.lock).await, is("jti:k8s#1", Some(2_000_000_000)));
+    // The same credential, with another end.
+    renewed(ledger, ann.lock, shows("ann", "jti:k8s#1", Some(2_000_000_001))).await;
+    assert_eq!(belongs(ann.lock).await, is("jti:k8s#1", Some(2_000_000_001)));
+    // The gateway itself has none to show.
+    renewed(ledger, ann.lock, by("ann")).await;
+    assert_eq!(belongs(ann.lock).await, is("jti:k8s#1", Some(2_000_000_001)));
+    let again = SealItem { by: shows("ann", "key:a2", None), number: None, ..item };
+    assert!(matches!(seal_one(ledger, again).await, SealVerdict::Again(_)));
+    assert_eq!(belongs(ann.lock).await, is("key:a2", None));
+    let to_bob = SealItem {
+        kind: SealKind::Transfer { from: ann.lock },
+        by: shows("ann", "key:a2", None),
+        principal: Some(principal_name("bob")),
+        ..seal(["a", "b"], 20)
+    };
+    let bob = granted(ledger, to_bob).await;
+    assert_eq!(belongs(bob.lock).await, None);
+    assert_eq!(belongs(ann.lock).await, is("key:a2", None), "also once it has ended");
+    renewed(ledger, bob.lock, shows("bob", "key:b1", None)).await;
+    assert_eq!(belongs(bob.lock).await, is("key:b1", None));
 }
 
 /// Whoever handed a lock over is told of it again. Others are not, although they name its id and its principal: not even

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use fence_core::WriterName;
 use fence_core::ports::{
-    Asked, AuditAction, AuditEntry, AuditFilter, BreakItem, GrantEntry, Ledger, Mark, Patience,
-    ReleaseItem, Request, Retention, SealItem, SealKind, SealVerdict,
+    Asked, AuditAction, AuditEntry, AuditFilter, BreakItem, Credential, GrantEntry, Ledger, Mark,
+    Patience, ReleaseItem, Request, Retention, SealItem, SealKind, SealVerdict,
 };
 
 use super::build::*;
@@ -113,7 +113,11 @@ pub async fn the_audit_has_who_asked(ledger: &dyn Ledger) {
         request_id: id.into(),
         gateway_request_id: Some("own".into()),
     };
-    let asks = |id: &str| by("ann").showing("key:a1").asked_by(Some(Arc::new(request(id))));
+    let asks = |id: &str| {
+        by("ann")
+            .showing(Credential { name: "key:a1".into(), ends: None })
+            .asked_by(Some(Arc::new(request(id))))
+    };
     let writers: Vec<_> =
         ["bob", "role:loader"].map(|name| WriterName::new(name).expect("a name")).into();
     let item = SealItem { by: asks("seal"), writers, ..seal(["a", "r"], 10) };
@@ -315,6 +319,7 @@ pub async fn the_audit_only_grows(ledger: &dyn Ledger, operator: &Operator) {
         rejections_max: 0,
         rows_per_pass: 1000,
     };
+    crate::conformance::catch_up(ledger).await;
     ledger.sweep(&retention).await.expect("swept");
     assert_eq!(found(ledger, all()).await, before);
     let odd = "INSERT INTO audit (at, action) SELECT at, 'thaw' FROM audit";

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fence_core::ports::{
-    BreakVerdict, Ledger, LedgerError, Patience, ReleaseVerdict, RenewVerdict, SealItem,
+    Attempt, BreakVerdict, Ledger, LedgerError, Patience, ReleaseVerdict, RenewVerdict, SealItem,
     SealVerdict, WriteItem, WriteVerdict,
 };
 use fence_core::{LockState, Refusal, Ttl};
@@ -129,6 +129,36 @@ pub async fn the_guard_never_falls(ledger: &dyn Ledger, operator: &Operator) {
     let last = tables[tables.len() - 1];
     let why = operator.refusal(&format!("UPDATE {last} SET generation = 0")).await;
     assert!(why.contains("never fall"), "{why}");
+}
+
+/// All acts of others would wait for it. Objects go one by one, and what is left at once.
+pub async fn a_large_resource_is_not_deleted_at_once(ledger: &dyn Ledger, operator: &Operator) {
+    let ann = held(ledger, "r", 10).await;
+    apply(ledger, put(&ann, "k", "a")).await;
+    operator.execute("UPDATE fences SET objects = 10001 WHERE resource = 'r'").await;
+    for attempt in [Attempt::First, Attempt::Rerun] {
+        let item = WriteItem { attempt, ..delete_all(&ann) };
+        assert_eq!(refusal(ledger, item).await, Refusal::TooManyObjects);
+    }
+    assert_eq!(text(ledger, "r", "k").await.as_deref(), Some("a"));
+    apply(ledger, delete(&ann, "k")).await;
+    apply(ledger, delete_all(&ann)).await;
+    assert_eq!(counts(ledger, "r").await.1, 0);
+}
+
+/// By which the ledger forgets.
+pub async fn the_own_time_never_falls(ledger: &dyn Ledger, operator: &Operator) {
+    crate::conformance::catch_up(ledger).await;
+    let falls: &[&str] = match operator {
+        Operator::Sqlite(_) => &["UPDATE guard SET own_time = 0", "UPDATE guard SET pass = 0"],
+        Operator::Postgres(_) => {
+            &["UPDATE own_time SET at = 'epoch'", "UPDATE own_time SET pass = 0"]
+        }
+    };
+    for fall in falls {
+        let why = operator.refusal(fall).await;
+        assert!(why.contains("never falls"), "{why}");
+    }
 }
 
 /// What a process left behind is there for the next one, and each lock gets its full ttl again.

@@ -15,7 +15,7 @@ use super::build::{
     GATEWAY, apply, break_one, expire, fence, granted, held, lock_id, name, operation_id, put,
     refusal, release_one, renew_one, seal, seal_one, short, token,
 };
-use crate::conformance::{Operator, pause};
+use crate::conformance::{Operator, catch_up, pause};
 
 /// A request to the drained upstream `u` under a token.
 pub fn intent(resource: &str, number: i64) -> IntentItem {
@@ -421,6 +421,7 @@ pub async fn what_came_of_a_request_is_kept_as_long_as_keys(ledger: &dyn Ledger)
     open(ledger, item.clone()).await;
     close(ledger, item.operation).await;
     pause(5).await;
+    catch_up(ledger).await;
     ledger.sweep(&keep(Duration::from_secs(60))).await.expect("swept");
     assert_eq!(end(ledger, item.operation).await, Some(APPLIED));
     let buried = Duration::from_secs(60);

@@ -41,6 +41,23 @@ pub async fn a_known_key_replays_the_commit(ledger: &dyn Ledger) {
     assert_eq!(counts(ledger, "a").await, (1, 1));
 }
 
+/// Also of a commit that was given up before another one had its effect under the key.
+pub async fn a_key_that_had_its_effect_answers_for_a_buried_commit(ledger: &dyn Ledger) {
+    let ann = both(ledger).await;
+    let item = many(&ann, &[("a", "k", Some("x")), ("b", "k", Some("y"))]);
+    let given_up = CommitItem { idempotency: keyed("once", "p"), ..item };
+    let bury = CommitItem { attempt: Attempt::Bury, ..given_up.clone() };
+    assert_eq!(decide(ledger, &bury).await, CommitVerdict::Buried);
+    let second = CommitItem { operation: operation_id(), ..given_up.clone() };
+    let applied = committed(ledger, &second).await;
+    for attempt in [Attempt::First, Attempt::Rerun, Attempt::Bury] {
+        let again = CommitItem { attempt, ..given_up.clone() };
+        let replayed = CommitVerdict::Applied { applied: applied.clone(), replayed: true };
+        assert_eq!(decide(ledger, &again).await, replayed, "{attempt:?}");
+    }
+    assert_eq!(counts(ledger, "a").await, (1, 1));
+}
+
 /// The key counts on each resource, for commits and for plain writes.
 pub async fn a_key_used_on_one_resource_refuses_all(ledger: &dyn Ledger) {
     let ann = both(ledger).await;

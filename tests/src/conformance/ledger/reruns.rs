@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use fence_core::ports::{
-    Attempt, Ledger, OperationRecord, Patience, SealItem, SealVerdict, WriteItem, WriteVerdict,
+    Attempt, Ledger, Mark, OperationRecord, Patience, SealItem, SealVerdict, WriteItem,
+    WriteVerdict,
 };
 use fence_core::{LockEnd, Refusal};
 
 use super::build::*;
+use super::marks::mark_one;
 
 fn rerun(item: &WriteItem) -> WriteItem {
     WriteItem { attempt: Attempt::Rerun, ..item.clone() }
@@ -61,9 +63,14 @@ pub async fn a_rerun_that_is_refused_buries_its_id(ledger: &dyn Ledger) {
     assert_eq!(text(ledger, "r", "k").await.as_deref(), Some("a"));
 }
 
-/// Also for the refusals of the token, and on resources that nobody ever locked.
+/// Also for the refusals of the token, on resources that nobody ever locked, and for what may be admitted a moment later.
 pub async fn a_rerun_is_buried_whatever_refused_it(ledger: &dyn Ledger) {
     let (ann, bob) = succession(ledger, "r").await;
+    let in_time = put(&bob, "k", "x");
+    mark_one(ledger, "r", Mark::Freeze, "a moment").await;
+    assert_eq!(refusal(ledger, rerun(&in_time)).await, Refusal::Frozen);
+    mark_one(ledger, "r", Mark::Unfreeze, "it is over").await;
+    assert_eq!(commit_one(ledger, in_time).await, WriteVerdict::Buried);
     let elsewhere = WriteItem { resource: name("other"), ..put(&bob, "k", "x") };
     for item in [put(&ann, "k", "x"), elsewhere] {
         refusal(ledger, rerun(&item)).await;
@@ -134,6 +141,24 @@ pub async fn a_rerun_that_its_key_answers_buries_its_id(ledger: &dyn Ledger) {
     assert_eq!(applied(commit_one(ledger, bury(&first)).await), done);
     let record = ledger.operation(first.operation).await.expect("read");
     assert_eq!(record, Some(OperationRecord::Applied(done)));
+    assert_eq!(counts(ledger, "r").await, (1, 1));
+}
+
+/// Of a key that had its effect no caller is told that there was none, although its own sending was given up before.
+pub async fn a_key_that_had_its_effect_answers_for_a_buried_id(ledger: &dyn Ledger) {
+    let ann = held(ledger, "r", 10).await;
+    let given_up = WriteItem { idempotency: keyed("once", "p"), ..put(&ann, "k", "a") };
+    assert_eq!(commit_one(ledger, bury(&given_up)).await, WriteVerdict::Buried);
+    let second = WriteItem { operation: operation_id(), ..given_up.clone() };
+    let done = apply(ledger, second.clone()).await;
+    for again in [given_up.clone(), rerun(&given_up), bury(&given_up)] {
+        assert_eq!(replayed(commit_one(ledger, again).await), done);
+    }
+    let other_payload = WriteItem { idempotency: keyed("once", "q"), ..rerun(&given_up) };
+    let reused = WriteVerdict::KeyReused { first: second.operation };
+    assert_eq!(commit_one(ledger, other_payload).await, reused);
+    let record = ledger.operation(given_up.operation).await.expect("read");
+    assert_eq!(record, Some(OperationRecord::Buried));
     assert_eq!(counts(ledger, "r").await, (1, 1));
 }
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fence_core::ports::{
-    AuditEntry, AuditFilter, CommitItem, CommitVerdict, EventCursor, EventsPage, IdempotencyKey,
-    Ledger, Log, OperationRecord, Rejection, RejectionFilter, ReleaseVerdict, RenewVerdict,
-    Retention, SealVerdict, Settled, Span, TreeGrowth, TreeHead, TreeLeaf, TreeTile,
-    VersionsFilter, WriteItem, WriteVerdict,
+    AuditEntry, AuditFilter, Boot, CommitItem, CommitVerdict, EventCursor, EventsPage,
+    IdempotencyKey, Ledger, Log, OperationRecord, Pass, Passed, Rejection, RejectionFilter,
+    ReleaseVerdict, RenewVerdict, Retention, SealVerdict, Settled, Span, TreeGrowth, TreeHead,
+    TreeLeaf, TreeTile, VersionsFilter, WriteItem, WriteVerdict,
 };
-use fence_core::{LockEnd, LockState, Refusal, Token};
+use fence_core::{LockEnd, LockId, LockState, Refusal, Token};
 use uuid::Uuid;
 
 use super::build::*;
@@ -30,6 +30,7 @@ fn keep_all() -> Retention {
 
 async fn sweep(ledger: &dyn Ledger, retention: Retention) -> u64 {
     crate::conformance::pause(2).await;
+    crate::conformance::catch_up(ledger).await;
     ledger.sweep(&retention).await.expect("swept")
 }
 
@@ -72,6 +73,89 @@ pub async fn a_sweep_keeps_what_is_young(ledger: &dyn Ledger) {
     assert!(ledger.lock(ann.lock).await.expect("read").is_some());
     replayed(commit_one(ledger, WriteItem { operation: operation_id(), ..item }).await);
     assert_eq!(renew_one(ledger, buried).await, RenewVerdict::Ended(LockEnd::Released));
+}
+
+const NOTHING_KEPT: Retention = Retention {
+    keys: Duration::ZERO,
+    ended_locks: Duration::ZERO,
+    buried: Duration::ZERO,
+    history: Some(Duration::ZERO),
+    rejections_max: 1000,
+    rows_per_pass: 1000,
+};
+
+/// Whatever makes an outcome known: what a key stands for, what was given up, what a lock was.
+async fn outcomes(ledger: &dyn Ledger, resource: &str, number: i64) -> (WriteItem, LockId, LockId) {
+    let ann = held(ledger, resource, number).await;
+    let item = WriteItem { idempotency: keyed("once", "p"), ..put(&ann, "k", "a") };
+    apply(ledger, item.clone()).await;
+    release_one(ledger, ann.lock).await;
+    let buried = lock_id();
+    release_one(ledger, buried).await;
+    (item, ann.lock, buried)
+}
+
+async fn are_known(ledger: &dyn Ledger, (item, lock, buried): &(WriteItem, LockId, LockId)) {
+    let again = WriteItem { operation: operation_id(), ..item.clone() };
+    replayed(commit_one(ledger, again).await);
+    assert!(ledger.lock(*lock).await.expect("read").is_some());
+    assert_eq!(renew_one(ledger, *buried).await, RenewVerdict::Ended(LockEnd::Released));
+}
+
+/// A clock that jumps ahead makes nothing old: no time has passed.
+pub async fn nothing_is_forgotten_by_the_clock_alone(ledger: &dyn Ledger) {
+    let known = outcomes(ledger, "r", 10).await;
+    crate::conformance::pause(2).await;
+    assert_eq!(ledger.sweep(&NOTHING_KEPT).await, Ok(0));
+    are_known(ledger, &known).await;
+}
+
+/// By one gateway's time for each pass, or by what the machine of the last one has been up since.
+pub async fn the_own_time_goes_on_by_what_has_passed_once(ledger: &dyn Ledger) {
+    const MINUTE: Duration = Duration::from_secs(60);
+    let pass = async |passed: Passed| ledger.pass_time(&passed).await.expect("told");
+    let first = pass(Passed::NOTHING).await;
+    let knows = |pass: i64, since: Duration| Passed { pass, since, boot: None };
+    let minutes = |pass: &Pass| pass.at.duration_since(first.at).as_secs() / 60;
+    let nothing = pass(Passed::NOTHING).await;
+    assert_eq!(nothing.at, first.at);
+    let one = pass(knows(first.number, 60 * MINUTE)).await;
+    assert_eq!(minutes(&one), 60);
+    let other = pass(knows(first.number, 60 * MINUTE)).await;
+    assert_eq!(minutes(&other), 60, "their times add up");
+    assert_eq!((first.number + 1, other.number), (one.number, one.number));
+    let other = pass(knows(one.number, 10 * MINUTE)).await;
+    assert_eq!(minutes(&other), 70);
+    // By proof, whoever has made the pass before.
+    let on = |id: &str, pass: i64, since: Duration, up: Duration| {
+        let boot = Some(Boot { id: id.to_owned(), up });
+        Passed { pass, since, boot }
+    };
+    let proven = pass(on("a", other.number, 5 * MINUTE, 100 * MINUTE)).await;
+    assert_eq!(minutes(&proven), 75);
+    for (id, up, after) in [("a", 160, 135), ("a", 150, 135), ("a", 170, 145), ("b", 900, 145)] {
+        let told = pass(on(id, -1, Duration::ZERO, up * MINUTE)).await;
+        assert_eq!(minutes(&told), after, "{id} {up}");
+    }
+    let last = pass(Passed::NOTHING).await;
+    let most = pass(knows(last.number, Duration::MAX)).await;
+    assert!(minutes(&most) > 10 * 365 * 24 * 60 && most.behind == Duration::ZERO);
+}
+
+/// The own time is ahead of such a clock, and goes on meanwhile.
+pub async fn what_is_stamped_by_a_clock_that_went_back_is_kept_as_long(ledger: &dyn Ledger) {
+    let ahead = async |by: Duration| {
+        let last = ledger.pass_time(&Passed::NOTHING).await.expect("told");
+        let passed = Passed { pass: last.number, since: last.behind + by, boot: None };
+        ledger.pass_time(&passed).await.expect("passed");
+    };
+    ahead(2 * KEEP).await;
+    let known = outcomes(ledger, "r", 10).await;
+    let keep = Retention { history: None, ..keep_all() };
+    assert_eq!(ledger.sweep(&keep).await, Ok(0), "it is forgotten early");
+    are_known(ledger, &known).await;
+    ahead(KEEP + Duration::from_secs(1)).await;
+    assert_eq!(ledger.sweep(&keep).await, Ok(3), "the key, the lock, the burial");
 }
 
 /// Its operation stays, so the id still finds it; the key is free.

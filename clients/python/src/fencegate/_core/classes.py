@@ -21,7 +21,8 @@ _CODES: dict[ErrorClass, str] = {
     ErrorClass.OUTCOME_UNKNOWN: "outcome-unknown upstream-failed upstream-timeout",
     ErrorClass.MISUSE: """
         fence-token-missing fence-token-malformed fence-token-unknown lock-id-mismatch lock-id-missing
-        lock-id-conflict resource-protected idempotency-key-reused upstream-path-invalid request-malformed
+        lock-id-conflict resource-protected too-many-objects idempotency-key-reused upstream-path-invalid
+        request-malformed
         host-not-served origin-forbidden credentials-conflict body-malformed query-malformed
         resource-name-invalid object-key-invalid route-not-found method-not-allowed payload-too-large
         uri-too-long unsupported-media-type range-not-satisfiable headers-too-large bucket-not-empty

@@ -200,6 +200,7 @@ pub(in crate::ledger::postgres) fn refusal(
         "frozen" => Refusal::Frozen,
         "draining" => Refusal::Draining,
         "protected" => Refusal::Protected,
+        "too_many_objects" => Refusal::TooManyObjects,
         "sequence_out_of_order" => Refusal::SequenceOutOfOrder,
         "version_mismatch" | "object_mismatch" => Refusal::VersionMismatch,
         other => return Err(LedgerError::Defect(format!("the schema answered {other:?}"))),

@@ -15,6 +15,7 @@ use fence_core::{LockId, OperationId, Refusal};
 
 use super::build::{GATEWAY, beat, key, name, rules_change};
 use super::moves::{Move, OBJECTS, RESOURCES, Standing};
+use crate::conformance::catch_up;
 
 fn grant(grant: &Grant) -> String {
     let Grant {
@@ -273,6 +274,7 @@ pub async fn carry_out(ledger: &dyn Ledger, what: &Move) -> Result<Vec<String>, 
             applied.map(|applied| vec![format!("{applied:?}")])
         }
         Move::Sweep(retention) => {
+            catch_up(ledger).await;
             ledger.sweep(&retention).await.map(|rows| vec![format!("{rows} rows")])
         }
     };

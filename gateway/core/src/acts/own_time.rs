@@ -1,0 +1,81 @@
+//! The ledger's own time: whatever decides how long something is kept is stamped and forgotten by it.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::now::Now;
+use crate::mutants::{self, Mutant};
+use crate::ports::{Boot, Pass, Passed};
+
+/// The most that one pass brings, about 31 years.
+const PASS_MAX: Duration = Duration::from_secs(1_000_000_000);
+
+/// The ledger's own time. No jump of a clock moves it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnTime {
+    /// The time.
+    pub at: Timestamp,
+    /// The number of the last pass.
+    pub pass: i64,
+    /// The boot of the machine whose gateway made it.
+    pub boot: Option<Boot>,
+}
+
+impl OwnTime {
+    /// A ledger that begins at this time.
+    pub fn beginning(at: Timestamp) -> Self {
+        Self { at, pass: 0, boot: None }
+    }
+
+    /// The time to stamp with what is kept for a while from now on: never below the own time, so that what is stamped by a
+    /// clock that went back is not forgotten early.
+    pub fn stamp(&self, now: Now) -> Timestamp {
+        match mutants::is(Mutant::StampsByClock) {
+            true => now.wall,
+            false => now.wall.max(self.at),
+        }
+    }
+
+    /// The time by which is forgotten what has been kept long enough.
+    pub fn to_forget_by(&self, now: Now) -> Timestamp {
+        match mutants::is(Mutant::ForgetsByClock) {
+            true => now.wall,
+            false => self.at,
+        }
+    }
+
+    /// A pass: goes on by what has passed since the last one, never by what a clock says.
+    ///
+    /// 1. By proof: the last pass was made on the same boot of the same machine.
+    /// 2. Else by the time for which the gateway has known the last pass. Of several gateways that come at once, one makes the
+    ///    pass: their times do not add up.
+    /// 3. Else nothing: the gateway knows this pass from now on.
+    pub fn go_on(&mut self, passed: &Passed) {
+        let same = |boot: &&Boot| passed.boot.as_ref().is_some_and(|own| own.id == boot.id);
+        let last_up = self.boot.as_ref().filter(same).map(|boot| boot.up);
+        let is_known = passed.pass == self.pass || mutants::is(Mutant::TimesAddUp);
+        let by = match (&passed.boot, last_up) {
+            // Step 1.
+            (Some(own), Some(before)) => own.up.saturating_sub(before),
+            // Step 2.
+            _ if is_known => passed.since,
+            // Step 3.
+            _ => return,
+        };
+        let by = SignedDuration::try_from(by.min(PASS_MAX)).unwrap_or(SignedDuration::ZERO);
+        self.at = self.at.checked_add(by).unwrap_or(self.at);
+        self.pass += 1;
+        self.boot = passed.boot.clone().map(|own| {
+            let up = last_up.map_or(own.up, |before| before.max(own.up));
+            Boot { up, ..own }
+        });
+    }
+
+    /// The last pass, at this time of the ledger's clock.
+    pub fn told(&self, now: Now) -> Pass {
+        let behind = now.wall.duration_since(self.at);
+        let behind = Duration::try_from(behind).unwrap_or(Duration::ZERO);
+        Pass { number: self.pass, at: self.at, behind }
+    }
+}

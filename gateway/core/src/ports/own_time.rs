@@ -1,0 +1,41 @@
+//! The ledger's own time, as gateways pass it on.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+/// The boot of a machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Boot {
+    /// Its id: another one after each start of the machine.
+    pub id: String,
+    /// The time since then, suspension included.
+    pub up: Duration,
+}
+
+/// The time that has passed, as a gateway knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Passed {
+    /// The number of the pass that it knows as the last one.
+    pub pass: i64,
+    /// The time for which it has known that, suspension included.
+    pub since: Duration,
+    /// The boot of its machine; none where the machine does not tell.
+    pub boot: Option<Boot>,
+}
+
+impl Passed {
+    /// What a gateway says that knows of no pass yet.
+    pub const NOTHING: Self = Self { pass: -1, since: Duration::ZERO, boot: None };
+}
+
+/// The last pass of the ledger's own time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pass {
+    /// Its number.
+    pub number: i64,
+    /// The own time since then.
+    pub at: Timestamp,
+    /// How far that is behind the ledger's clock; zero where it is ahead.
+    pub behind: Duration,
+}

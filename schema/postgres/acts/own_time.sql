@@ -1,0 +1,30 @@
+-- The ledger's own time: whatever decides how long something is kept is stamped and forgotten by it.
+
+-- The time to stamp with what is kept for a while from now on: never below the own time, so that what is stamped by a clock that
+-- went back is not forgotten early.
+CREATE FUNCTION acts.stamp(p_now timestamptz) RETURNS timestamptz LANGUAGE sql STABLE AS $$
+    SELECT greatest(p_now, (SELECT o.at FROM fencegate.own_time o))
+$$;
+
+-- A pass: the own time goes on by what has passed since the last one, never by what a clock says.
+--
+-- 1. By proof: the last pass was made on the same boot of the same machine, which had been up for up_us then.
+-- 2. Else by p_since_us, for which this gateway has known pass p_pass, if that is the last one still. Of several gateways that
+--    come at once, one makes the pass: their times do not add up.
+-- 3. Else nothing: the gateway knows this pass from now on.
+CREATE FUNCTION acts.pass_time(p_seen bigint, p_pass bigint, p_since_us bigint, p_boot text, p_up_us bigint)
+RETURNS TABLE (pass bigint, at_us bigint, behind_us bigint) LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+DECLARE
+    guard fencegate.write_guard;
+BEGIN
+    guard := acts.begin_write(p_seen);
+    UPDATE fencegate.own_time o
+    SET at = o.at + interval '1 microsecond' * least(
+            greatest(CASE WHEN o.boot = p_boot THEN p_up_us - o.up_us ELSE p_since_us END, 0), 1000000000000000),
+        pass = o.pass + 1, boot = p_boot, up_us = greatest(p_up_us, CASE WHEN o.boot = p_boot THEN o.up_us END)
+    WHERE o.boot = p_boot OR o.pass = p_pass;
+    RETURN QUERY
+    SELECT o.pass, fencegate.micros(o.at), greatest(fencegate.micros(clock_timestamp()) - fencegate.micros(o.at), 0)
+    FROM fencegate.own_time o;
+END $$;
