@@ -100,9 +100,9 @@ pub enum Mutant {
     AboutKept,
     /// Idempotency keys of two spaces meet.
     KeySpacesMeet,
-    /// What is kept for a while is stamped by the clock, also one that went back.
+    /// Stamps are by the clock, also by one that went back.
     StampsByClock,
-    /// What has been kept long enough by the clock is forgotten, also by one that is ahead.
+    /// The clock tells what has been kept long enough, also one that is ahead.
     ForgetsByClock,
     /// The times that several gateways have known one pass add up.
     TimesAddUp,

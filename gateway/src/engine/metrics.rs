@@ -76,7 +76,7 @@ pub(super) const SWEPT: &str = "fencegate_swept_rows_total";
 /// For how long the sweeper has been at it without catching up.
 pub(super) const SWEEP_BEHIND: &str = "fencegate_sweep_behind_seconds";
 
-/// How far the ledger's own time is behind its clock.
+/// Lag of the ledger's own time behind its clock.
 pub(super) const OWN_TIME_BEHIND: &str = "fencegate_own_time_behind_seconds";
 
 /// Bytes uploaded into the blob store.

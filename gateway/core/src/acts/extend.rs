@@ -43,7 +43,7 @@ pub(super) fn renewable(rows: &mut Rows, id: LockId, now: Now) -> Result<LockRow
     Ok(row)
 }
 
-/// How a lock goes on.
+/// Terms on which a lock goes on.
 pub(super) struct Extension<'a> {
     /// Its ttl from now on.
     pub(super) ttl: Ttl,

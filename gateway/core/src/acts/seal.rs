@@ -208,7 +208,7 @@ fn reenter(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
     }
 }
 
-/// How a lock that is there already goes on: with the ttl that is asked for, or else its own.
+/// Terms on which a lock that is there already goes on: with the ttl that is asked for, or else its own.
 fn extension<'a>(rows: &Rows, item: &'a SealItem, confirms: bool) -> Extension<'a> {
     let kept = rows.locks.get(&item.lock).map(|row| row.ttl);
     let ttl = item.ttl.or(kept).unwrap_or(Ttl::DEFAULT);

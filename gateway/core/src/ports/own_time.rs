@@ -25,7 +25,7 @@ pub struct Passed {
 }
 
 impl Passed {
-    /// What a gateway says that knows of no pass yet.
+    /// Report of a gateway that knows of no pass yet.
     pub const NOTHING: Self = Self { pass: -1, since: Duration::ZERO, boot: None };
 }
 
@@ -36,6 +36,6 @@ pub struct Pass {
     pub number: i64,
     /// The own time since then.
     pub at: Timestamp,
-    /// How far that is behind the ledger's clock; zero where it is ahead.
+    /// Lag of that behind the ledger's clock; zero where it is ahead.
     pub behind: Duration,
 }
