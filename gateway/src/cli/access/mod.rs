@@ -230,7 +230,11 @@ fn apply(Apply { file, reason, follows, breaks, at, flags }: Apply) -> Result<()
     let follows = follows.or(Some(known.generation));
     let request = wire::ApplyRequest { rules, reason, follows, breaks, dry_run: false };
     let tried = block_on(place.apply(wire::ApplyRequest { dry_run: true, ..request.clone() }))?;
-    print(&to_be_broken(tried.lost.as_deref().unwrap_or_default(), breaks))?;
+    let Some(wanted) = &tried.lost else {
+        let why = "the ledger did not tell which locks these rules would break; nothing changed";
+        return Err(anyhow::anyhow!(why).into());
+    };
+    print(&to_be_broken(wanted, breaks))?;
     let applied = block_on(place.apply(request))?;
     print(&format!(
         "In force as generation {}. Nothing takes effect any more that older rules allowed.\n",

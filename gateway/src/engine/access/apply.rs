@@ -67,7 +67,7 @@ pub struct Lost {
     pub owner: String,
     /// Its principal; none for one that was taken before there were rules.
     pub principal: Option<PrincipalName>,
-    /// Whether its credential was taken back: it is broken also where that was not asked for.
+    /// Its credential was taken back: it is broken also where that was not asked for.
     pub is_revoked: bool,
     /// Whether it is broken.
     pub is_broken: bool,

@@ -65,7 +65,7 @@ struct KnownLock {
 }
 
 impl Engine {
-    /// Who asks with the key of S3 that a lock has: its principal, by the credential to which the lock belongs.
+    /// Finds the caller behind the key of S3 of a lock: its principal, by the credential to which the lock belongs.
     ///
     /// 1. The holder that is known here, if the rules let it in.
     /// 2. Else the holder that the ledger knows: a renewal by another credential may have come since.

@@ -496,7 +496,7 @@ pub(super) async fn open_epoch(sessions: &Sessions, nonce: Uuid) -> Result<Epoch
 }
 
 row! {
-    /// What `acts.pass_time` returns.
+    /// The row that `acts.pass_time` returns.
     struct PassRow {
         pass: i64,
         at_us: i64,
