@@ -65,18 +65,7 @@ impl Disk {
 
     /// Takes all the space that is left.
     pub fn fill(&self) {
-        let mut file = File::create(self.filler()).expect("a file");
-        let zeros = vec![0; 1 << 20];
-        // The last pieces are small: not even a page is left.
-        for size in [zeros.len(), 4096] {
-            loop {
-                match file.write_all(&zeros[..size]) {
-                    Ok(()) => {}
-                    Err(error) if error.kind() == io::ErrorKind::StorageFull => break,
-                    Err(error) => panic!("the disk cannot be filled: {error}"),
-                }
-            }
-        }
+        fill(&self.filler());
     }
 
     /// Gives back what [`Disk::fill`] took.
@@ -97,6 +86,22 @@ impl Disk {
         let root = PathBuf::from(format!("/proc/{}/root", self.home.pid()));
         let inside = self.path();
         root.join(inside.strip_prefix("/").expect("an absolute path")).join(name)
+    }
+}
+
+/// Takes all the space that is left on the disk of a file that is made.
+pub fn fill(filler: &Path) {
+    let mut file = File::create(filler).expect("a file");
+    let zeros = vec![0; 1 << 20];
+    // The last pieces are small: not even a page is left.
+    for size in [zeros.len(), 4096] {
+        loop {
+            match file.write_all(&zeros[..size]) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::StorageFull => break,
+                Err(error) => panic!("the disk cannot be filled: {error}"),
+            }
+        }
     }
 }
 

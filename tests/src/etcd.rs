@@ -35,6 +35,8 @@ pub struct Etcd {
     certificates: Option<PathBuf>,
     /// How much of its history it keeps, as its flag takes it; all by default.
     history_kept: Option<&'static str>,
+    /// The most that it takes in; the default of etcd without.
+    quota_bytes: Option<u64>,
 }
 
 impl Etcd {
@@ -71,6 +73,18 @@ impl Etcd {
         server
     }
 
+    /// A server of its own that takes in so many bytes at most.
+    pub async fn small(quota_bytes: u64) -> Self {
+        let server = Self { quota_bytes: Some(quota_bytes), ..Self::alone(None) };
+        server.start().await;
+        server
+    }
+
+    /// Ends the alarms of a server that has room again.
+    pub fn disarm(&self) {
+        self.etcdctl(&["alarm", "disarm"]);
+    }
+
     /// A server that another process started and ends.
     fn elsewhere(client_port: u16) -> Self {
         Self {
@@ -83,6 +97,7 @@ impl Etcd {
             members: String::new(),
             certificates: None,
             history_kept: None,
+            quota_bytes: None,
         }
     }
 
@@ -108,6 +123,7 @@ impl Etcd {
             members,
             certificates: None,
             history_kept: None,
+            quota_bytes: None,
         }
     }
 
@@ -234,6 +250,7 @@ impl Etcd {
                 .args(self.history_kept.iter().flat_map(|kept| {
                     ["--auto-compaction-mode=periodic", "--auto-compaction-retention", kept]
                 }))
+                .args(self.quota_bytes.map(|bytes| format!("--quota-backend-bytes={bytes}")))
                 .args(["--logger", "zap", "--log-level", "warn"])
                 .stdout(log.try_clone().expect("a file can be shared"))
                 .stderr(log);

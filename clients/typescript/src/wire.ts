@@ -198,7 +198,7 @@ export interface Status {
 export interface Readiness {
   readonly ready: boolean;
   readonly parts: readonly {
-    readonly part: Word<"gateway" | "ledger" | "mint" | "blobs" | "settings">;
+    readonly part: Word<"gateway" | "ledger" | "mint" | "blobs" | "settings" | "writes" | "grants">;
     readonly ready: boolean;
     readonly detail?: string | null;
   }[];

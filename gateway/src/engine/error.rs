@@ -1,6 +1,6 @@
 //! Why the engine did not do what was asked. The HTTP side turns each reason into one error code.
 
-use fence_core::ports::{BlobError, EventCursor, Holder, LedgerError, MintError};
+use fence_core::ports::{BlobError, EventCursor, Holder, LedgerError, MintError, Unwritable};
 use fence_core::{ErrorCode, LockEnd, OperationId, PrincipalName, Refusal, ResourceName};
 use fencegate_access::Action;
 
@@ -170,6 +170,9 @@ pub enum EngineError {
     /// The ledger cannot be reached.
     #[error("{0}")]
     LedgerUnavailable(String),
+    /// The ledger answers, and takes no writes.
+    #[error("the ledger takes no writes: {0}; nothing was applied")]
+    LedgerUnwritable(Unwritable),
     /// A row stayed locked by somebody else's transaction.
     #[error("another transaction on the ledger uses the resource; nothing was applied")]
     Busy,
@@ -179,6 +182,9 @@ pub enum EngineError {
     /// The mint cannot be reached.
     #[error("{0}")]
     MintUnavailable(String),
+    /// The mint answers, and takes nothing new.
+    #[error("the mint takes nothing new: {0}; no lock was granted, and existing locks stay usable")]
+    MintUnwritable(Unwritable),
     /// The mint is not the one that the ledger knows, or its numbers do not rise.
     #[error("{0}")]
     MintRegressed(String),
@@ -271,9 +277,11 @@ impl EngineError {
             Self::AccessUnavailable => ErrorCode::AccessUnavailable,
             Self::RulesInvalid(_) => ErrorCode::BodyMalformed,
             Self::RulesOvertaken(_) => ErrorCode::VersionMismatch,
-            Self::LedgerUnavailable(_) | Self::NotForwarded => ErrorCode::LedgerUnavailable,
+            Self::LedgerUnavailable(_) | Self::LedgerUnwritable(_) | Self::NotForwarded => {
+                ErrorCode::LedgerUnavailable
+            }
             Self::Busy => ErrorCode::ResourceBusy,
-            Self::MintUnavailable(_) => ErrorCode::MintUnavailable,
+            Self::MintUnavailable(_) | Self::MintUnwritable(_) => ErrorCode::MintUnavailable,
             Self::MintRegressed(_) => ErrorCode::MintRegressed,
             Self::RefenceRequired(_) => ErrorCode::RefenceRequired,
             Self::OutcomeUnknown { .. } => ErrorCode::OutcomeUnknown,
@@ -286,6 +294,7 @@ impl From<LedgerError> for EngineError {
     fn from(error: LedgerError) -> Self {
         match error {
             LedgerError::Unavailable(why) | LedgerError::Slow(why) => Self::LedgerUnavailable(why),
+            LedgerError::Unwritable(why) => Self::LedgerUnwritable(why),
             LedgerError::Unknown(_) | LedgerError::Unreadable(_) => {
                 Self::OutcomeUnknown { operation: None }
             }
@@ -309,6 +318,7 @@ impl From<MintError> for EngineError {
     fn from(error: MintError) -> Self {
         match error {
             MintError::Unavailable(why) => Self::MintUnavailable(why),
+            MintError::Unwritable(why) => Self::MintUnwritable(why),
             MintError::OtherIncarnation { .. } | MintError::OtherLedger { .. } => {
                 Self::MintRegressed(error.to_string())
             }

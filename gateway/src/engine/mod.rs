@@ -14,7 +14,9 @@ mod disasters;
 pub mod error;
 mod locks;
 pub mod metrics;
+mod own_time;
 mod sweeper;
+mod trials;
 mod upstreams;
 mod views;
 
@@ -48,6 +50,7 @@ use locks::Locks;
 pub use locks::{
     Acquire, Acquired, Fence, Released, Renewed, ResourceWatcher, Transfer, WATCHERS_MAX, Watcher,
 };
+use trials::Trials;
 use upstreams::Upstreams;
 pub use upstreams::{Admitted, Forward, count_forward};
 use views::Health;
@@ -125,6 +128,8 @@ struct Inner {
     queries: Arc<Semaphore>,
     calls: Arc<Semaphore>,
     looked: CancellationToken,
+    can_write: Arc<Trials>,
+    can_grant: Arc<Trials>,
     health: OnceLock<Health>,
     agreement: Arc<Agreement>,
     access: Access,
@@ -139,6 +144,8 @@ struct Base {
     mint: Arc<dyn Mint>,
     runtime: Runtime,
     settings: Settings,
+    writes: Arc<Trials>,
+    grants: Arc<Trials>,
     closing: CancellationToken,
 }
 
@@ -169,8 +176,10 @@ impl Engine {
         settings: Settings,
     ) -> Self {
         let closing = CancellationToken::new();
-        let base = Base { ledger, mint, runtime, settings, closing };
-        let Base { ledger, mint, runtime, settings, closing } = &base;
+        let writes = Trials::new("write", &runtime.clock);
+        let grants = Trials::new("grant", &runtime.clock);
+        let base = Base { ledger, mint, runtime, settings, writes, grants, closing };
+        let Base { ledger, mint, runtime, settings, closing, .. } = &base;
         let queries = Arc::new(Semaphore::new(QUERIES_MAX));
         let calls = Arc::new(Semaphore::new(CALLS_MAX));
         let agreement =
@@ -192,6 +201,7 @@ impl Engine {
             drains: locks.drains(),
         };
         sweeping.start(runtime, closing.clone());
+        own_time::start(&base);
         data::start_audit_tree(&base);
         data::start_audit_keep(&base);
         let blobs = BlobParts::start(&base, blobs, &agreement);
@@ -201,7 +211,8 @@ impl Engine {
         let feed = Feed::start(Arc::clone(ledger), runtime, closing.clone());
         let follow = |log| Follow::new(log, Arc::clone(ledger), runtime, closing.clone());
         let (audit, rejections) = (follow(Log::Audit), follow(Log::Rejections));
-        let Base { ledger, mint, runtime, settings, closing } = base;
+        let Base { ledger, mint, runtime, settings, writes: can_write, grants: can_grant, closing } =
+            base;
         let inner = Inner {
             ledger,
             mint,
@@ -221,6 +232,8 @@ impl Engine {
             queries,
             calls,
             looked,
+            can_write,
+            can_grant,
             health: OnceLock::new(),
             agreement,
             access,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fence_core::ports::{Clock, Ledger, LedgerError, Passed, Retention, Runtime};
+use fence_core::ports::{Clock, Ledger, LedgerError, Retention, Runtime};
 use tokio_util::sync::CancellationToken;
 
 use super::agreement::Agreement;
@@ -27,85 +27,44 @@ impl Sweeping {
     pub(super) fn start(self, runtime: &Runtime, closing: CancellationToken) {
         let Self { ledger, agreement, interval, drains } = self;
         let clock = Arc::clone(&runtime.clock);
-        let mut time = LedgerTime::new(Arc::clone(&ledger), Arc::clone(&clock));
-        let task = async move {
-            let mut pause = interval;
-            let mut behind_since = None;
-            loop {
-                tokio::select! {
-                    biased;
-                    () = closing.cancelled() => return,
-                    () = clock.sleep(pause) => {}
-                }
-                drains.pass(None).await;
-                if let Ok(open) = ledger.intents_open().await {
-                    ::metrics::gauge!(metrics::INTENTS_OPEN).set(open.count as f64);
-                    let oldest_s = open.oldest_age_ms as f64 / 1000.0;
-                    ::metrics::gauge!(metrics::INTENT_OLDEST).set(oldest_s);
-                }
-                if let Err(error) = time.pass().await {
-                    tracing::warn!(%error, "the ledger's own time stands still; the next pass goes on");
-                }
-                let began = clock.elapsed();
-                let has_caught_up = match sweep(
-                    &*ledger,
-                    &*clock,
-                    &agreement.retention(),
-                    began + interval,
-                )
-                .await
-                {
-                    Ok(has_caught_up) => has_caught_up,
-                    Err(error) => {
-                        tracing::warn!(%error, "sweep failed; the next pass goes on");
-                        true
+        let task =
+            async move {
+                let mut pause = interval;
+                let mut behind_since = None;
+                loop {
+                    tokio::select! {
+                        biased;
+                        () = closing.cancelled() => return,
+                        () = clock.sleep(pause) => {}
                     }
-                };
-                // What is left is gone on with at once, but for the rest of what the sweeper sees to.
-                (pause, behind_since) = match has_caught_up {
-                    true => (interval, None),
-                    false => (PAUSE_MIN, behind_since.or(Some(began))),
-                };
-                let behind = behind_since.map_or(Duration::ZERO, |since| clock.elapsed() - since);
-                ::metrics::gauge!(metrics::SWEEP_BEHIND).set(behind.as_secs_f64());
-            }
-        };
+                    drains.pass(None).await;
+                    if let Ok(open) = ledger.intents_open().await {
+                        ::metrics::gauge!(metrics::INTENTS_OPEN).set(open.count as f64);
+                        let oldest_s = open.oldest_age_ms as f64 / 1000.0;
+                        ::metrics::gauge!(metrics::INTENT_OLDEST).set(oldest_s);
+                    }
+                    let began = clock.elapsed();
+                    let has_caught_up =
+                        match sweep(&*ledger, &*clock, &agreement.retention(), began + interval)
+                            .await
+                        {
+                            Ok(has_caught_up) => has_caught_up,
+                            Err(error) => {
+                                tracing::warn!(%error, "sweep failed; the next pass goes on");
+                                true
+                            }
+                        };
+                    // What is left is gone on with at once, but for the rest of what the sweeper sees to.
+                    (pause, behind_since) = match has_caught_up {
+                        true => (interval, None),
+                        false => (PAUSE_MIN, behind_since.or(Some(began))),
+                    };
+                    let behind =
+                        behind_since.map_or(Duration::ZERO, |since| clock.elapsed() - since);
+                    ::metrics::gauge!(metrics::SWEEP_BEHIND).set(behind.as_secs_f64());
+                }
+            };
         runtime.spawn.spawn_lasting("sweeper", Box::pin(task));
-    }
-}
-
-/// The ledger's own time, as this gateway passes it on.
-struct LedgerTime {
-    ledger: Arc<dyn Ledger>,
-    clock: Arc<dyn Clock>,
-    /// The last pass that this gateway knows, and when it heard of that.
-    known: Option<(i64, Duration)>,
-}
-
-impl LedgerTime {
-    fn new(ledger: Arc<dyn Ledger>, clock: Arc<dyn Clock>) -> Self {
-        Self { ledger, clock, known: None }
-    }
-
-    /// A clock that counts suspension, where there is one; else things are kept for longer.
-    fn up(&self) -> Duration {
-        self.clock.boot().map_or_else(|| self.clock.elapsed(), |boot| boot.up)
-    }
-
-    async fn pass(&mut self) -> Result<(), LedgerError> {
-        let passed = match self.known {
-            Some((pass, heard)) => {
-                Passed { pass, since: self.up().saturating_sub(heard), boot: self.clock.boot() }
-            }
-            None => Passed { boot: self.clock.boot(), ..Passed::NOTHING },
-        };
-        let pass = self.ledger.pass_time(&passed).await?;
-        if self.known.is_none_or(|(known, _)| known != pass.number) {
-            // After the answer: it was made before that.
-            self.known = Some((pass.number, self.up()));
-        }
-        ::metrics::gauge!(metrics::OWN_TIME_BEHIND).set(pass.behind.as_secs_f64());
-        Ok(())
     }
 }
 

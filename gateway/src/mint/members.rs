@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use etcd_client::{Client, ConnectOptions, Error, KvClient};
-use fence_core::ports::MintError;
+use fence_core::ports::{MintError, Unwritable};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Instant, timeout};
 
@@ -75,7 +75,7 @@ impl Members {
         let deadline = Instant::now() + self.limit;
         let first = self.preferred.load(Ordering::Relaxed);
         let count = self.members.len();
-        let mut failures = Vec::new();
+        let (mut failures, mut unwritable) = (Vec::new(), None);
         for step in 0..count {
             // 1. Each member gets an equal share of the time that is left, so that a silent one
             //    leaves enough for those after it.
@@ -92,6 +92,7 @@ impl Members {
                 // 3. It refused or could not be reached: on to the next.
                 Ok(Err(error)) => {
                     member.forget();
+                    unwritable = refuses_writes(&error).or(unwritable);
                     failures.push(format!("{}: {}", member.endpoint, describe(&error)));
                 }
                 // 4. It was silent: the same, and its connection may be half open.
@@ -105,6 +106,10 @@ impl Members {
         // 5. Nobody answered: the next call begins one further on.
         self.preferred.store((first + 1) % count, Ordering::Relaxed);
         let why = failures.join("; ");
+        if let Some(unwritable) = unwritable {
+            tracing::debug!(why, "etcd takes nothing new");
+            return Err(MintError::Unwritable(unwritable));
+        }
         if Instant::now() >= deadline {
             *self.silent.lock() = Some((Instant::now() + REST, why.clone()));
         }
@@ -163,6 +168,19 @@ impl Member {
     fn slot(&self) -> MutexGuard<'_, Option<KvClient>> {
         // The guarded value is replaced whole, so a panic elsewhere cannot have left half of it.
         self.client.lock()
+    }
+}
+
+/// Cause for which a member takes nothing new, if that is what it says. The codes are those of gRPC; etcd has the first for
+/// more than one thing.
+fn refuses_writes(error: &Error) -> Option<Unwritable> {
+    const RESOURCE_EXHAUSTED: i32 = 8;
+    const PERMISSION_DENIED: i32 = 7;
+    let Error::GRpcStatus(status) = error else { return None };
+    match i32::from(status.code()) {
+        RESOURCE_EXHAUSTED if status.message().contains("space exceeded") => Some(Unwritable::Full),
+        PERMISSION_DENIED => Some(Unwritable::Forbidden),
+        _ => None,
     }
 }
 

@@ -246,7 +246,7 @@ forms! {
     Count => version()
         .description(Some("A number from 0 to 2^63-1."));
     /// A part of the gateway.
-    Part => words(["gateway", "ledger", "mint", "blobs", "settings"])
+    Part => words(["gateway", "ledger", "mint", "blobs", "settings", "writes", "grants"])
         .description(Some("A part of the gateway."));
     /// What keeps the ledger.
     LedgerKind => words(["postgres", "sqlite", "memory"])

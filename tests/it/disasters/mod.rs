@@ -6,6 +6,7 @@ pub mod cut_connections;
 pub mod epoch_switch;
 pub mod etcd_access;
 pub mod failing_disk;
+pub mod full;
 pub mod kill9;
 pub mod lost_commits;
 pub mod outages;

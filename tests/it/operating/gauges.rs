@@ -62,7 +62,7 @@ async fn a_scrape_tells_the_version_and_the_parts(setup: SetUp) {
     let version = format!("fencegate_build_info{{version={}}}", status["version"]);
     let page = scrape(&client).await;
     assert_eq!(gauge(&page, &version), Some(1.0), "{page}");
-    let parts = ["gateway", "ledger", "mint", "blobs", "settings"];
+    let parts = ["gateway", "ledger", "mint", "blobs", "settings", "writes", "grants"];
     assert!(parts.iter().all(|part| ready(&page, part)), "{page}");
     let lines = page.lines().filter(|line| line.starts_with("fencegate_ready{"));
     assert_eq!(lines.count(), parts.len(), "{page}");

@@ -172,6 +172,8 @@ class Part(Word):
     MINT = "mint"
     BLOBS = "blobs"
     SETTINGS = "settings"
+    WRITES = "writes"
+    GRANTS = "grants"
 
 
 class LedgerKind(Word):

@@ -3,6 +3,20 @@
 
 use std::time::Duration;
 
+/// Why a ledger or a mint takes nothing new, although it answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unwritable {
+    /// No room is left, or as much is stored as its quota allows.
+    #[error("it is full")]
+    Full,
+    /// It was set to take reads alone.
+    #[error("it is read-only")]
+    ReadOnly,
+    /// The gateway's user may only read.
+    #[error("the gateway's user may not write")]
+    Forbidden,
+}
+
 /// Why an act could not decide.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LedgerError {
@@ -12,6 +26,9 @@ pub enum LedgerError {
     /// Definitely not applied: it took longer than a call may. The same batch would take as long again.
     #[error("the ledger took too long: {0}")]
     Slow(String),
+    /// Definitely not applied, and nothing else is: the same batch may be sent again once an operator has seen to it.
+    #[error("the ledger takes no writes: {0}")]
+    Unwritable(Unwritable),
     /// The answer was lost: applied or not. Only a rerun under the same ids can tell.
     #[error("the ledger's answer was lost: {0}")]
     Unknown(String),

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use uuid::Uuid;
 
+use super::act::Unwritable;
 use super::disasters::{Milestone, Witness};
 use crate::names::ResourceName;
 
@@ -34,6 +35,9 @@ pub enum MintError {
     /// was never sealed means nothing, so the caller simply mints again.
     #[error("the mint does not answer: {0}")]
     Unavailable(String),
+    /// The mint answers, and takes nothing new.
+    #[error("the mint takes nothing new: {0}")]
+    Unwritable(Unwritable),
     /// The mint carries another nonce than the ledger expects: it was restored, wiped, or belongs
     /// to another ledger. Its numbers may repeat, so none is taken.
     #[error("the mint is not the one that the ledger knows (incarnation {found:?})")]

@@ -183,9 +183,9 @@ async fn send<A: Act>(shared: &Running<A>, mut batch: Vec<Entry<A>>, barren: u32
         Err(LedgerError::Defect(_) | LedgerError::Slow(_)) if batch.len() > 1 => {
             batch.iter().for_each(|entry| entry.unsend(QUEUED));
         }
-        // Neither an epoch that moved twice nor a call that took too long says anything about a sending whose outcome must be found.
-        Err(LedgerError::EpochMoved | LedgerError::Slow(_)) if batch.iter().any(Entry::is_owed) => {
-        }
+        // None of these says anything about a sending whose outcome must be found.
+        Err(LedgerError::EpochMoved | LedgerError::Slow(_) | LedgerError::Unwritable(_))
+            if batch.iter().any(Entry::is_owed) => {}
         Err(error) => {
             tracing::error!(act = A::NAME, %error, "not decided");
             batch.into_iter().for_each(|entry| entry.give_up(&error));

@@ -22,6 +22,7 @@ use super::rejections::Rejections;
 use super::under_way::UnderWay;
 use crate::engine::access::Permit;
 use crate::engine::batch::{Act, Batcher, Failure};
+use crate::engine::trials::Trials;
 use crate::engine::{Base, Engine, EngineError, metrics};
 use crate::spans;
 
@@ -132,6 +133,7 @@ pub struct WriteFailure {
 /// The group committer, as the act of a batcher.
 struct Commit {
     ledger: Arc<dyn Ledger>,
+    can_write: Arc<Trials>,
 }
 
 #[async_trait]
@@ -164,7 +166,8 @@ impl Act for Commit {
         items: Arc<[WriteItem]>,
         patience: Patience,
     ) -> Result<Vec<WriteVerdict>, LedgerError> {
-        spans::part("ledger.commit", self.ledger.commit(items, patience)).await
+        let answer = spans::part("ledger.commit", self.ledger.commit(items, patience)).await;
+        self.can_write.asked(answer)
     }
 
     fn is_busy(verdict: &WriteVerdict) -> bool {
@@ -224,7 +227,9 @@ impl Engine {
 impl Writes {
     pub(in crate::engine) fn start(base: &Base, refusals: Arc<Refusals>) -> Self {
         let Base { ledger, runtime, settings, closing, .. } = base;
-        let committer = |_| base.batcher(Commit { ledger: Arc::clone(ledger) });
+        let committer = |_| {
+            base.batcher(Commit { ledger: Arc::clone(ledger), can_write: Arc::clone(&base.writes) })
+        };
         let (known, clock) = (Arc::clone(ledger), Arc::clone(&runtime.clock));
         Self {
             committers: (0..settings.committers.max(1)).map(committer).collect(),

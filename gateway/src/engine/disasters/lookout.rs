@@ -18,6 +18,7 @@ use super::epochs::Epochs;
 use super::{adopting, refencing};
 use crate::engine::agreement::Agreement;
 use crate::engine::data::Refusals;
+use crate::engine::trials::Trials;
 use crate::engine::{Base, EngineError};
 
 /// How often.
@@ -45,6 +46,8 @@ pub(in crate::engine) struct Lookout {
     agreement: Arc<Agreement>,
     /// The upstreams that a re-fence puts in doubt.
     drained: Arc<[DrainedUpstream]>,
+    /// Told of each witness: whoever can raise it can put keys for grants.
+    can_grant: Arc<Trials>,
     /// Where the ledger stood a moment ago.
     last: Option<Place>,
     /// Why the ledger could not be adopted, as it was logged last.
@@ -73,6 +76,7 @@ impl Lookout {
             refusals,
             agreement,
             drained: Arc::clone(&base.settings.drained),
+            can_grant: Arc::clone(&base.grants),
             last: None,
             unproven: None,
             said: None,
@@ -289,7 +293,8 @@ impl Lookout {
             witness.flushed = witness.flushed.max(last.inserted);
         }
         if head.witness.as_ref() != Some(&witness) {
-            self.mint.raise(head, place.epoch.ledger, &witness).await?;
+            let raised = self.mint.raise(head, place.epoch.ledger, &witness).await;
+            self.can_grant.tried(raised)?;
         }
         Ok(())
     }

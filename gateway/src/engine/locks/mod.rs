@@ -95,6 +95,8 @@ impl Locks {
             give_back: give_back.clone(),
             epochs: Arc::clone(epochs),
             refusals: Arc::clone(refusals),
+            can_write: Arc::clone(&base.writes),
+            can_grant: Arc::clone(&base.grants),
         };
         let reentries = Arc::new(base.limited(granting(), acquire::BATCH_MAX));
         let waiting = Waiting {

@@ -48,7 +48,7 @@ impl Granting {
             let epoch = self.epochs.current().await?;
             let ended = self.traces.take();
             let numbers = self.mint.mint(epoch.nonce, &wanted, &ended);
-            match spans::part("mint.number", numbers).await {
+            match self.can_grant.asked(spans::part("mint.number", numbers).await) {
                 Ok(numbers) => {
                     let mut numbers = numbers.into_iter();
                     let number = |pending: &Pending| match pending.wants_number() {
@@ -143,7 +143,8 @@ impl Granting {
             ..pending.item.clone()
         };
         let items = items.iter().enumerate().map(item).collect();
-        spans::part("ledger.commit", self.ledger.seal(epoch, items, patience)).await
+        let sealed = spans::part("ledger.commit", self.ledger.seal(epoch, items, patience)).await;
+        self.can_write.asked(sealed)
     }
 
     /// Numbers and seals until each grant has a verdict.

@@ -17,6 +17,7 @@ use crate::engine::batch::{Act, Batcher};
 use crate::engine::data::Refusals;
 use crate::engine::disasters::Epochs;
 use crate::engine::metrics::record_hold;
+use crate::engine::trials::Trials;
 
 /// A lock that was acquired.
 #[derive(Debug, Clone)]
@@ -79,6 +80,8 @@ pub(super) struct Granting {
     pub(super) give_back: GiveBack,
     pub(super) epochs: Arc<Epochs>,
     pub(super) refusals: Arc<Refusals>,
+    pub(super) can_write: Arc<Trials>,
+    pub(super) can_grant: Arc<Trials>,
 }
 
 /// One grant under way.

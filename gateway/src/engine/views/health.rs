@@ -37,6 +37,10 @@ pub struct Readiness {
     pub blobs: Result<(), String>,
     /// The settings, or in what they differ from those that all gateways have agreed on.
     pub settings: Result<(), String>,
+    /// Whether writes can be made, or why not, as of the last one and of a trial every 5 s.
+    pub writes: Result<(), String>,
+    /// Whether locks can be granted, or why not: that takes writes, too.
+    pub grants: Result<(), String>,
 }
 
 /// What is known of the parts.
@@ -93,7 +97,10 @@ impl Engine {
             (_, Err(error)) => Err(error.to_string()),
         };
         let settings = self.inner.agreement.trouble().map_or(Ok(()), Err);
-        Readiness { ledger: ledger.map(drop), mint, blobs, settings }
+        let ledger = ledger.map(drop);
+        let writes = ledger.clone().and_then(|()| self.inner.can_write.trouble());
+        let grants = writes.clone().and(mint.clone()).and_then(|()| self.inner.can_grant.trouble());
+        Readiness { ledger, mint, blobs, settings, writes, grants }
     }
 
     /// The epoch and the end of the feed, as far as the ledger says so. Answers within 100 ms.

@@ -37,14 +37,18 @@ pub struct Ready {
     /// With `1`, new locks must be possible too.
     #[param(pattern = "^[01]$")]
     grants: Option<String>,
+    /// With `1`, writes must be possible too.
+    #[param(pattern = "^[01]$")]
+    writes: Option<String>,
 }
 
 /// Should requests be sent here?
 ///
-/// While the ledger works and the gateway is not shutting down; with `grants=1` only while new
-/// tokens can be minted, too. The answer tells the state of each part: `gateway`, whether it goes on; `ledger`; `mint`,
-/// without which only new locks stop; `blobs`, without which only large objects cannot be written or read; and
-/// `settings`, whether they are those that all gateways have agreed on. The last two never make it not ready.
+/// While the ledger works and the gateway is not shutting down; with `writes=1` only while it takes writes, too, and with
+/// `grants=1` only while locks can be granted. The answer tells the state of each part: `gateway`, whether it goes on;
+/// `ledger`; `mint`, without which only new locks stop; `blobs`, without which only large objects cannot be written or read;
+/// `settings`, whether they are those that all gateways have agreed on; and `writes` and `grants`, whether those can be made, as
+/// of the last ones and of a trial every few seconds. `blobs` and `settings` never make it not ready.
 #[utoipa::path(
     get, path = "/readyz", operation_id = "readiness", tag = "seeing", params(Ready),
     responses(
@@ -58,14 +62,18 @@ pub async fn readyz(
     asks: Asks,
     Query(query): Query<Ready>,
 ) -> Result<Response, Problem> {
-    let grants = match query.grants.as_deref() {
-        None | Some("0") => false,
-        Some("1") => true,
-        Some(_) => return Err(Problem::new(ErrorCode::QueryMalformed, "grants is 0 or 1")),
+    let wanted = |name: &str, value: Option<String>| match value.as_deref() {
+        None | Some("0") => Ok(false),
+        Some("1") => Ok(true),
+        Some(_) => Err(Problem::new(ErrorCode::QueryMalformed, format!("{name} is 0 or 1"))),
     };
+    let (grants, writes) = (wanted("grants", query.grants)?, wanted("writes", query.writes)?);
     let parts = parts(&app).await;
     let works = |name| parts.iter().any(|(part, state)| *part == name && state.is_ok());
-    let ready = works("gateway") && works("ledger") && (works("mint") || !grants);
+    let ready = works("gateway")
+        && works("ledger")
+        && (works("grants") || !grants)
+        && (works("writes") || !writes);
     // What keeps a part may name hosts and errors: that is for operators.
     let tells_why = asks.could(&Want::All(Action::Observe, String::new()));
     let part = |(name, state): (&str, Result<(), String>)| {
@@ -77,7 +85,7 @@ pub async fn readyz(
 }
 
 /// Each part by its name, and why it does not work if it does not, as far as is known. Answers within 100 ms.
-pub(super) async fn parts(app: &App) -> [(&'static str, Result<(), String>); 5] {
+pub(super) async fn parts(app: &App) -> [(&'static str, Result<(), String>); 7] {
     let state = app.engine.readiness().await;
     let gateway = match app.draining.is_cancelled() {
         true => Err("the gateway is shutting down".to_owned()),
@@ -89,6 +97,8 @@ pub(super) async fn parts(app: &App) -> [(&'static str, Result<(), String>); 5] 
         ("mint", state.mint),
         ("blobs", state.blobs),
         ("settings", state.settings),
+        ("writes", state.writes),
+        ("grants", state.grants),
     ]
 }
 

@@ -45,8 +45,8 @@ pub fn describe() {
     gauge!(BUILD_INFO, "version" => VERSION).set(1.0);
     describe_gauge!(
         READY,
-        "Whether each part works, as /readyz tells: 1 or 0. Without gateway or ledger it is not ready, without mint for \
-         no new lock; blobs and settings never make it not ready"
+        "Whether each part works, as /readyz tells: 1 or 0. Without gateway or ledger it is not ready; writes and grants say \
+         whether those can be made; blobs and settings never make it not ready"
     );
     PROCESS.describe();
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fence_core::acts::{Now, Rows};
-use fence_core::ports::{Clock, LedgerError};
+use fence_core::ports::{Clock, LedgerError, Unwritable};
 use fence_core::queue::Queue;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
@@ -262,6 +262,8 @@ pub(super) fn elapsed_ms(clock: &dyn Clock) -> i64 {
 
 /// SQLite's primary codes, <https://www.sqlite.org/rescode.html>.
 pub(super) const SQLITE_IOERR: i64 = 10;
+const SQLITE_READONLY: i64 = 8;
+const SQLITE_FULL: i64 = 13;
 const SQLITE_CONSTRAINT: i64 = 19;
 
 /// The primary code of an error. Extended ones have it in their lowest byte.
@@ -275,6 +277,8 @@ pub(super) fn rolled_back(error: sqlx::Error) -> LedgerError {
     match code(&error) {
         // A constraint or trigger: a defect, which trying again will not mend.
         Some(SQLITE_CONSTRAINT) => LedgerError::Defect(error.to_string()),
+        Some(SQLITE_FULL) => LedgerError::Unwritable(Unwritable::Full),
+        Some(SQLITE_READONLY) => LedgerError::Unwritable(Unwritable::ReadOnly),
         _ => LedgerError::Unavailable(error.to_string()),
     }
 }

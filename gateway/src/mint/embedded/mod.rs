@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 use async_trait::async_trait;
-use fence_core::ports::{Carry, Ended, Head, Mint, MintError, MintItem, Witness};
+use fence_core::ports::{Carry, Ended, Head, Mint, MintError, MintItem, Unwritable, Witness};
 use parking_lot::{Mutex, MutexGuard};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
@@ -209,6 +209,14 @@ impl Counter {
     fn save(&self, saved: Saved) -> Result<(), MintError> {
         saved.write(&self.directory).map_err(|error| {
             let path = self.directory.join(FILE);
+            let unwritable = match error.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some(Unwritable::Full),
+                io::ErrorKind::ReadOnlyFilesystem => Some(Unwritable::ReadOnly),
+                _ => None,
+            };
+            if let Some(unwritable) = unwritable {
+                return MintError::Unwritable(unwritable);
+            }
             MintError::Unavailable(format!("cannot write {}: {error}", path.display()))
         })
     }

@@ -123,7 +123,7 @@ pub struct PartState {
 pub struct Readiness {
     /// Whether requests should be sent here.
     pub ready: bool,
-    /// The parts, each once: `gateway`, `ledger`, `mint`, `blobs`, `settings`.
+    /// The parts, each once: `gateway`, `ledger`, `mint`, `blobs`, `settings`, `writes`, `grants`.
     pub parts: Vec<PartState>,
 }
 

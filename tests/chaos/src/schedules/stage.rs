@@ -256,7 +256,9 @@ impl Stage {
     /// explains is trouble.
     pub fn leaves_unknown(&self, error: &LedgerError) -> bool {
         match error {
-            LedgerError::Unavailable(_) | LedgerError::Slow(_) => false,
+            LedgerError::Unavailable(_) | LedgerError::Slow(_) | LedgerError::Unwritable(_) => {
+                false
+            }
             LedgerError::Unknown(_) => {
                 self.lost_answers.fetch_add(1, Ordering::Relaxed);
                 true

@@ -20,6 +20,7 @@ use super::under_way::UnderWay;
 use super::writes::{Record, WriteEffect, count_as};
 use crate::engine::access::Permit;
 use crate::engine::batch::{Act, Batcher, Failure};
+use crate::engine::trials::Trials;
 use crate::engine::{Base, Engine, EngineError, metrics};
 use crate::spans;
 use shape::{item, outcome};
@@ -99,6 +100,7 @@ pub struct CommitFailure {
 /// Commits one by one, as the act of a batcher.
 struct CommitMany {
     ledger: Arc<dyn Ledger>,
+    can_write: Arc<Trials>,
 }
 
 #[async_trait]
@@ -126,7 +128,8 @@ impl Act for CommitMany {
         match &*items {
             [item] => {
                 let commit = self.ledger.commit_many(item.clone(), patience);
-                Ok(vec![spans::part("ledger.commit", commit).await?])
+                let answer = spans::part("ledger.commit", commit).await;
+                Ok(vec![self.can_write.asked(answer)?])
             }
             _ => Err(LedgerError::Defect("commits go one by one".into())),
         }
@@ -160,7 +163,10 @@ pub(in crate::engine) struct Commits {
 impl Commits {
     /// They go one by one.
     pub(in crate::engine) fn start(base: &Base) -> Self {
-        let committer = |_| base.limited(CommitMany { ledger: Arc::clone(&base.ledger) }, 1);
+        let committer = |_| {
+            let (ledger, can_write) = (Arc::clone(&base.ledger), Arc::clone(&base.writes));
+            base.limited(CommitMany { ledger, can_write }, 1)
+        };
         let committers = (0..base.settings.committers.max(1)).map(committer).collect();
         Self { committers, under_way: UnderWay::default() }
     }

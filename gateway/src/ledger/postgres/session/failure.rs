@@ -1,6 +1,6 @@
 //! What it means that a call failed: whether it was rolled back, and whether its session can be used again.
 
-use fence_core::ports::LedgerError;
+use fence_core::ports::{LedgerError, Unwritable};
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
 use super::super::poolers::POOLER;
@@ -82,7 +82,9 @@ fn meaning(code: &str, message: &str) -> LedgerError {
         "FG006" | "FG014" | "FG015" => LedgerError::Unavailable(message.to_owned()),
         // The statement's own limit, or somebody who cancelled it.
         "57014" => LedgerError::Slow(message.to_owned()),
-        // Serialization, deadlock, lock and statement timeouts, resources, shutdown, read-only.
+        "53100" => LedgerError::Unwritable(Unwritable::Full),
+        "25006" => LedgerError::Unwritable(Unwritable::ReadOnly),
+        // Serialization, deadlock, lock and statement timeouts, resources, shutdown.
         _ if ["40", "53", "55", "57", "58", "25"].iter().any(|class| code.starts_with(class)) => {
             LedgerError::Unavailable(message.to_owned())
         }
