@@ -5,10 +5,12 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use fence_core::PrincipalName;
 use fence_core::ports::{LedgerError, Patience};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::entry::{Entry, Fate, QUEUED};
+use super::queue::share;
 use super::{Act, Failure, PAUSE_MAX, PAUSE_MIN, Running, run};
 
 /// How long one statement on a lane waits for its row.
@@ -52,45 +54,87 @@ impl Slots {
     }
 }
 
-/// What waits on each lane, besides the items under way, and how much that is together.
+/// What waits on each lane, besides the items under way, and how much all of that is.
 pub(super) struct Lanes<A: Act> {
     lanes: HashMap<A::Lane, VecDeque<Entry<A>>>,
-    waiting: usize,
+    load: Load,
 }
 
 impl<A: Act> Default for Lanes<A> {
     fn default() -> Self {
-        Self { lanes: HashMap::new(), waiting: 0 }
+        Self { lanes: HashMap::new(), load: Load::default() }
     }
 }
 
-/// Puts an entry behind the work of its lane, if there is any. All lanes together hold as much as
-/// the queue does; only an entry whose outcome must be found is taken beyond that.
+/// How many items all lanes have, those under way among them, and how many of each principal: whoever blocks many rows
+/// fills its own part of this, and no more.
+#[derive(Debug, Default)]
+struct Load {
+    all: usize,
+    of: HashMap<PrincipalName, usize>,
+}
+
+impl Load {
+    fn add(&mut self, principal: Option<&PrincipalName>) {
+        self.all += 1;
+        if let Some(principal) = principal {
+            *self.of.entry(principal.clone()).or_default() += 1;
+        }
+    }
+
+    fn take(&mut self, principal: Option<&PrincipalName>) {
+        self.all -= 1;
+        if let Some(principal) = principal
+            && let Some(own) = self.of.get_mut(principal)
+        {
+            *own -= 1;
+            if *own == 0 {
+                self.of.remove(principal);
+            }
+        }
+    }
+
+    /// Whether a principal has its share of so many.
+    fn is_share(&self, principal: Option<&PrincipalName>, max: usize) -> bool {
+        let own = principal.and_then(|principal| self.of.get(principal));
+        own.is_some_and(|own| *own >= share(max))
+    }
+}
+
+/// Puts an entry behind the work of its lane, if there is any. All lanes together hold as much as the queue does, and one
+/// principal has as large a share of it; only an entry whose outcome must be found is taken beyond that.
 pub(super) fn join_lane<A: Act>(shared: &Running<A>, entry: Entry<A>) -> Option<Entry<A>> {
     let mut lanes = shared.lanes.lock();
     if lanes.lanes.is_empty() {
         return Some(entry);
     }
-    let full = lanes.waiting >= shared.limits.queue_max && !entry.is_owed();
+    let (principal, max) = (A::principal(&entry.item).cloned(), shared.limits.queue_max);
+    let is_full = lanes.load.all >= max || lanes.load.is_share(principal.as_ref(), max);
+    let is_full = is_full && !entry.is_owed();
     let Some(lane) = lanes.lanes.get_mut(&A::lane(&entry.item)) else { return Some(entry) };
-    if full {
+    if is_full {
         let _ = entry.answer.send(Err(Failure::Full));
     } else {
         lane.push_back(entry);
-        lanes.waiting += 1;
+        lanes.load.add(principal.as_ref());
     }
     None
 }
 
 /// Opens a lane for the entry, or puts it on the one there is. Only the task of the batcher opens
-/// lanes, so none is opened twice.
+/// lanes, so none is opened twice. However much waits on others, a principal that has not its share of it has its lane.
 pub(super) fn open_lane<A: Act>(shared: &Arc<Running<A>>, entry: Entry<A>) {
     let lane = A::lane(&entry.item);
     let Some(entry) = join_lane(shared, entry) else { return };
     {
         let mut lanes = shared.lanes.lock();
+        let principal = A::principal(&entry.item);
+        if lanes.load.is_share(principal, shared.limits.queue_max) && !entry.is_owed() {
+            let _ = entry.answer.send(Err(Failure::Full));
+            return;
+        }
+        lanes.load.add(principal);
         lanes.lanes.insert(lane.clone(), VecDeque::from([entry]));
-        lanes.waiting += 1;
     }
     let task = drive_lane(Arc::clone(shared), lane);
     shared.runtime.spawn.spawn_lasting("lane", Box::pin(task));
@@ -106,19 +150,24 @@ async fn drive_lane<A: Act>(shared: Arc<Running<A>>, lane: A::Lane) {
     let mut together = shared.limits.batch_max;
     let mut barren = 0;
     while let Some(batch) = next(&shared, &lane, together) {
-        let count = batch.len();
+        let of = |entry: &Entry<A>| A::principal(&entry.item).cloned();
+        let taken: Vec<_> = batch.iter().map(of).collect();
         let left = send(&shared, batch, barren).await;
+        {
+            let load = &mut shared.lanes.lock().load;
+            taken.iter().for_each(|principal| load.take(principal.as_ref()));
+            left.iter().for_each(|entry| load.add(A::principal(&entry.item)));
+        }
         if left.is_empty() {
             (pause, together, barren) = (PAUSE_MIN, shared.limits.batch_max, 0);
             continue;
         }
-        if left.len() == count {
+        if left.len() == taken.len() {
             together = 1;
             barren += 1;
         }
         {
             let mut lanes = shared.lanes.lock();
-            lanes.waiting += left.len();
             let waiting = lanes.lanes.entry(lane.clone()).or_default();
             if left.iter().any(Entry::is_waiting) {
                 waiting.iter().for_each(Entry::wait);
@@ -150,7 +199,6 @@ fn next<A: Act>(shared: &Running<A>, lane: &A::Lane, together: usize) -> Option<
         lanes.lanes.remove(lane);
         return None;
     }
-    lanes.waiting -= batch.len();
     Some(batch)
 }
 
