@@ -11,5 +11,6 @@ pub mod rig;
 pub mod rules;
 pub mod s3;
 pub mod starts;
+pub mod taken_back;
 pub mod uploads;
 pub mod watch;
