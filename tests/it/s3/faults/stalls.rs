@@ -31,7 +31,7 @@ const WAITING: &str = "SELECT count(*) FROM pg_stat_activity WHERE datname = cur
 /// 3. It gives up, and says why. Once the store goes on there is room for a copy that needs all of it.
 async fn a_copy_gives_up(size: usize, stalled: Direction) {
     let (apart, [settings, _]) = Apart::new(Kind::S3).await;
-    let (settings, s3) = speaking_s3(settings.env("FENCEGATE_UPLOAD_TIMEOUT", "5s"));
+    let (settings, s3) = speaking_s3(settings.env("FENCEGATE_UPLOAD_TIMEOUT", "10s"));
     let (rules, ann) = (Rules::new().await, Key::new().await);
     let text = rules.text(WORKS, &[("ann", &ann)]);
     let gateway = SetUp::Clustered.start_ruled(settings, &rules, &text).await;
