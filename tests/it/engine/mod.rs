@@ -5,6 +5,7 @@ pub mod breaks;
 pub mod commits;
 pub mod fences;
 pub mod grants;
+pub mod lanes;
 pub mod marks;
 pub mod outcomes;
 pub mod rig;

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use fence_core::PrincipalName;
 use fence_core::ports::{LedgerError, Patience};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use super::entry::{Entry, Fate, QUEUED};
 use super::queue::share;
@@ -22,35 +23,78 @@ const GLANCES: u32 = 2;
 /// Lanes of an act that may use the ledger at once, of either kind.
 const LANES_MAX: usize = 4;
 
+/// How many of those one principal has at a time: whoever blocks many rows leaves one to others.
+const OWN_MAX: usize = LANES_MAX - 1;
+
 /// The connection slots of the lanes of an act. Each act has its own: a grant that waits for the mint in a lane holds up no
 /// write.
 ///
 /// Lanes whose row somebody keeps for long share a few slots among themselves. So however many resources are blocked, a
 /// lane whose row is only busy now and then does not stand behind them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Slots {
     /// For glances and short waits.
-    short: Semaphore,
+    short: Kind,
     /// For lanes that have come to nothing before.
-    long: Semaphore,
+    long: Kind,
 }
 
-impl Default for Slots {
+/// Slots of one kind. A lane stands behind those of its own principal first, however many these are, and then with the few
+/// that each principal may have there.
+#[derive(Debug)]
+struct Kind {
+    all: Semaphore,
+    of: Mutex<HashMap<PrincipalName, Arc<Semaphore>>>,
+}
+
+/// A slot, until it is dropped.
+struct Slot<'a> {
+    _all: SemaphorePermit<'a>,
+    _own: Option<OwnedSemaphorePermit>,
+}
+
+impl Default for Kind {
     fn default() -> Self {
-        Self { short: Semaphore::new(LANES_MAX), long: Semaphore::new(LANES_MAX) }
+        Self { all: Semaphore::new(LANES_MAX), of: Mutex::default() }
+    }
+}
+
+impl Kind {
+    /// A slot; they are never closed.
+    async fn take(&self, principal: Option<&PrincipalName>) -> Option<Slot<'_>> {
+        let own = match principal {
+            Some(principal) => Some(self.own(principal).acquire_owned().await.ok()?),
+            None => None,
+        };
+        Some(Slot { _all: self.all.acquire().await.ok()?, _own: own })
+    }
+
+    fn own(&self, principal: &PrincipalName) -> Arc<Semaphore> {
+        let mut of = self.of.lock();
+        if let Some(own) = of.get(principal) {
+            return Arc::clone(own);
+        }
+        // What nobody has or waits for.
+        of.retain(|_, own| Arc::strong_count(own) > 1);
+        let own = Arc::new(Semaphore::new(OWN_MAX));
+        of.insert(principal.clone(), Arc::clone(&own));
+        own
     }
 }
 
 impl Slots {
-    /// A slot for a lane that has come to nothing so often, and how long its statement waits.
-    async fn take(&self, barren: u32) -> (Option<SemaphorePermit<'_>>, Patience) {
+    /// A slot for a lane of a principal that has come to nothing so often, and how long its statement waits.
+    async fn take(
+        &self,
+        principal: Option<&PrincipalName>,
+        barren: u32,
+    ) -> (Option<Slot<'_>>, Patience) {
         let (slots, patience) = match barren {
             ..GLANCES => (&self.short, Patience::Skip),
             GLANCES => (&self.short, Patience::Wait(SHORT_WAIT)),
             _ => (&self.long, Patience::Wait(LANE_WAIT)),
         };
-        // They are never closed.
-        (slots.acquire().await.ok(), patience)
+        (slots.take(principal).await, patience)
     }
 }
 
@@ -205,7 +249,8 @@ fn next<A: Act>(shared: &Running<A>, lane: &A::Lane, together: usize) -> Option<
 /// Sends items once, for a lane that has come to nothing so often. Returns those that are still open, in order. The slot is
 /// given back between tries, so that rows that stay locked leave room for others.
 async fn send<A: Act>(shared: &Running<A>, mut batch: Vec<Entry<A>>, barren: u32) -> Vec<Entry<A>> {
-    let (slot, patience) = shared.slots.take(barren).await;
+    let principal = batch.first().and_then(|entry| A::principal(&entry.item)).cloned();
+    let (slot, patience) = shared.slots.take(principal.as_ref(), barren).await;
     // Marked as sent only now: until here nothing of it was under way.
     batch.retain_mut(|entry| !entry.is_moot() && entry.send());
     if batch.is_empty() {
