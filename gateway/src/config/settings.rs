@@ -142,11 +142,12 @@ settings! {
         /// `overloaded`. With `s3_listen` there is room for twice as many.
         uploads_max: usize = 16, in 1..=10_000;
         /// How long a payload, or all payloads of one commit together, may be on their way to the blob store;
-        /// beyond that 408. Below `uploads_kept`.
+        /// beyond that 408. A copy on the server has as long; beyond that 503. Below `uploads_kept`.
         upload_timeout: Duration = HOUR, in SECOND..=30 * DAY;
         /// How many bytes of a payload on its way to the blob store must come in each second, taken over any 30 s
-        /// after the first 10 s; beyond that 408. An answer above 1 MiB must be taken at the same rate, by the time
-        /// that the gateway has waited for its reader, else its connection is cut. 0 for any rate.
+        /// after the first 10 s; beyond that 408. A copy on the server must move at the same rate from store to store;
+        /// beyond that 503. An answer above 1 MiB must be taken at the same rate, by the time that the gateway has
+        /// waited for its reader, else its connection is cut. 0 for any rate.
         upload_rate_min: u64 = 16 * 1024, in 0..=(1 << 30);
         /// How long a caller stands in line for the ledger or the mint before the answer is 503. What is under way
         /// by then is waited for up to twice as long again.

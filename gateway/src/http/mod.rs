@@ -36,6 +36,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 pub use problem::Problem;
+pub use rate::Pace;
 pub use serve::{ClientFiles, Door, Ends, Listen, Secured, Tls, TlsFiles, listen_on, serve};
 pub use state::{App, AppState, Limits, S3Told};
 #[doc(hidden)]

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use fence_core::PrincipalName;
-use fence_core::ports::{Ledger, LedgerError, RulesChange, RulesChanged, RulesInForce};
+use fence_core::ports::{By, Ledger, LedgerError, RulesChange, RulesChanged, RulesInForce};
 use fencegate_access::{Action, Rules};
 use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, ConfigError};
 use crate::data_dir::{DataDir, InUse};
 use crate::engine::access::{
-    Applied, Explained, Want, break_lost, checked, database_roles, explain, lost,
+    Applied, Breaking, Explained, Want, break_lost, checked, database_roles, explain, lost,
 };
 use crate::ledger::postgres::{self, PgLedger, PgSettings};
 use crate::ledger::sqlite::SqliteLedger;
@@ -66,7 +66,7 @@ pub(super) async fn begin_with(ledger: &dyn Ledger, text: String) -> anyhow::Res
     Ok(())
 }
 
-/// Finds the locks whose holders would lose them by these rules; nothing changes.
+/// Finds the locks whose holders would lose them by these rules; nothing changes. With `breaks`, all of them would be broken.
 ///
 /// # Errors
 /// As [`apply_rules`].
@@ -74,6 +74,7 @@ pub async fn lost_by_rules(
     config: &Config,
     text: &str,
     follows: Option<i64>,
+    breaks: bool,
 ) -> anyhow::Result<Applied> {
     let rules = checked(text, now())?;
     on_ledger(config, async |ledger| {
@@ -81,7 +82,7 @@ pub async fn lost_by_rules(
         if follows.is_some_and(|follows| follows != generation) {
             bail!(not_followed(generation));
         }
-        Ok(Applied { generation, lost: Some(lost(ledger, &rules).await?) })
+        Ok(Applied { generation, lost: Some(lost(ledger, &rules, breaks).await?) })
     })
     .await
 }
@@ -120,8 +121,10 @@ pub async fn apply_rules(
             RulesChanged::Overtaken(generation) => bail!(not_followed(generation)),
         };
         let found = async {
-            let mut lost = lost(ledger, &rules).await?;
-            break_lost(ledger, &mut lost, breaks, (reason, REQUEST_ID)).await?;
+            let mut lost = lost(ledger, &rules, breaks).await?;
+            let (reason, request_id) = (reason.to_owned(), REQUEST_ID.to_owned());
+            let breaking = Breaking { generation, by: By::default(), reason, request_id };
+            break_lost(ledger, &mut lost, &breaking).await?;
             Ok::<_, LedgerError>(lost)
         };
         let lost = found.await.inspect_err(|error| {

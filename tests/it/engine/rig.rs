@@ -76,6 +76,23 @@ impl Rig {
     ) -> Self {
         let ledger = Arc::new(ScriptedLedger::new(Arc::clone(&runtime.clock)));
         let mint = Arc::new(MemoryMint::default());
+        let waits = (sweep_interval, ended_locks);
+        Self::started(runtime, (ledger, mint), blobs, refencing, waits)
+    }
+
+    /// A gateway that is started after this one on the same ledger and mint.
+    pub fn next(&self) -> Self {
+        let on = (Arc::clone(&self.ledger), Arc::clone(&self.mint));
+        Self::started(runtime(TaskTracker::new()), on, None, None, (LONG, LONG))
+    }
+
+    fn started(
+        runtime: Runtime,
+        (ledger, mint): (Arc<ScriptedLedger>, Arc<MemoryMint>),
+        blobs: Option<Arc<dyn Blobs>>,
+        refencing: Option<Refencing>,
+        (sweep_interval, ended_locks): (Duration, Duration),
+    ) -> Self {
         let settings = Settings {
             request_timeout: TIMEOUT,
             queue_max: 100,

@@ -185,12 +185,14 @@ async fn locks_that_are_lost_are_told_and_broken(setup: SetUp) {
             ("job:1".to_owned(), Some("ann".to_owned()), broken),
         ]
     };
-    assert_eq!((told(&applied), applied.lost_count), (lost(false), 2));
+    let counts = |it: &AccessApplied| (it.lost_count, it.broken_count, it.unbroken_count);
+    assert_eq!((told(&applied), counts(&applied)), (lost(false), (2, 0, 0)));
     let taken = json!({ "resource": "job:1" });
     bob.by(client.lock(&taken)).send().await.refused(409, "lock-held");
 
     let applied = rules.admin.by(put(&client, &body(true))).send().await.expect(200);
-    assert_eq!(told(&applied.parse()), lost(true));
+    let applied: AccessApplied = applied.parse();
+    assert_eq!((told(&applied), counts(&applied)), (lost(true), (2, 2, 0)));
     bob.by(client.lock(&taken)).send().await.expect(201);
     bob.by(client.put("job:2", "k", "x").under(&bobs)).send().await.expect(201);
     for late in [&anns, &before] {

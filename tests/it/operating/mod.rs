@@ -13,6 +13,7 @@ pub mod commands;
 pub mod dev;
 pub mod drill;
 pub mod gauges;
+pub mod hostile;
 pub mod lifecycle;
 pub mod log_lines;
 pub mod memory;

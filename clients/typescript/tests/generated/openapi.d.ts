@@ -1060,14 +1060,25 @@ export interface components {
             generation: number;
             /**
              * @description Locks whose holders may not lock or write their resources any more, or whose credentials these rules take back, at
-             *     most 1000 of them; `null` if the ledger did not tell: send the same again.
+             *     most 1000 of them, first those that `unbroken_count` counts; `null` if the ledger did not tell: send the same again.
              */
             lost: components["schemas"]["LostLock"][] | null;
             /**
              * Format: int64
-             * @description How many there are.
+             * @description How many there are, also of those that are not named.
              */
             lost_count: number;
+            /**
+             * Format: int64
+             * @description How many of all these are broken.
+             */
+            broken_count: number;
+            /**
+             * Format: int64
+             * @description How many of all these are to be broken and could not be in time: send the same again. With `dry_run`, how many these
+             *     rules would break.
+             */
+            unbroken_count: number;
         };
         /** @description `GET /admin/access` */
         AccessRules: {

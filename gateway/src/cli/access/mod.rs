@@ -230,29 +230,32 @@ fn apply(Apply { file, reason, follows, breaks, at, flags }: Apply) -> Result<()
     let follows = follows.or(Some(known.generation));
     let request = wire::ApplyRequest { rules, reason, follows, breaks, dry_run: false };
     let tried = block_on(place.apply(wire::ApplyRequest { dry_run: true, ..request.clone() }))?;
-    let Some(wanted) = &tried.lost else {
+    if tried.lost.is_none() {
         let why = "the ledger did not tell which locks these rules would break; nothing changed";
         return Err(anyhow::anyhow!(why).into());
-    };
-    print(&to_be_broken(wanted, breaks))?;
+    }
+    print(&to_be_broken(&tried, breaks))?;
     let applied = block_on(place.apply(request))?;
     print(&format!(
         "In force as generation {}. Nothing takes effect any more that older rules allowed.\n",
         applied.generation
     ))?;
     // Step 3.
-    let Some(lost) = &applied.lost else {
+    if applied.lost.is_none() {
         let why = "the ledger did not tell which holders have lost their locks; the same again asks once more";
         return Err(anyhow::anyhow!(why).into());
-    };
-    print(&told(lost, applied.lost_count, breaks))?;
-    let is_left = lost.iter().any(|lock| (breaks || lock.revoked) && !lock.broken);
-    match is_left {
-        true => {
-            Err(anyhow::anyhow!("not every lock could be broken; the same again tries once more")
-                .into())
+    }
+    print(&told(&applied, breaks))?;
+    // Not by what is named: there may be more.
+    match applied.unbroken_count {
+        0 => Ok(()),
+        left => {
+            let why = format!(
+                "not every lock could be broken, {left} of {} could not; the same again tries once more",
+                applied.broken_count + left
+            );
+            Err(anyhow::anyhow!(why).into())
         }
-        false => Ok(()),
     }
 }
 
@@ -266,10 +269,22 @@ fn difference(known: &wire::AccessRules, rules: &str, file: &Path) -> String {
 }
 
 /// The locks that these rules are to break, for people.
-fn to_be_broken(lost: &[wire::LostLock], breaks: bool) -> String {
-    let wanted = lost.iter().filter(|lock| breaks || lock.revoked);
-    let lines: String = wanted.map(line).collect();
-    if lines.is_empty() { lines } else { format!("Locks that these rules break:\n{lines}") }
+fn to_be_broken(tried: &wire::AccessApplied, breaks: bool) -> String {
+    let doomed = tried.lost.iter().flatten().filter(|lock| breaks || lock.revoked);
+    let lines: Vec<String> = doomed.map(line).collect();
+    if lines.is_empty() {
+        return String::new();
+    }
+    let rest = more(tried.unbroken_count, lines.len());
+    format!("Locks that these rules break:\n{}{rest}", lines.concat())
+}
+
+/// A line for those that are not named.
+fn more(count: u64, named: usize) -> String {
+    match count.saturating_sub(named as u64) {
+        0 => String::new(),
+        more => format!("  and {more} more\n"),
+    }
 }
 
 /// A lock that was lost or is to be.
@@ -281,14 +296,14 @@ fn line(lock: &wire::LostLock) -> String {
 }
 
 /// The locks that were lost, for people.
-fn told(lost: &[wire::LostLock], count: u64, breaks: bool) -> String {
+fn told(applied: &wire::AccessApplied, breaks: bool) -> String {
+    let lost = applied.lost.as_deref().unwrap_or_default();
     if lost.is_empty() {
         return String::new();
     }
-    let more = count.saturating_sub(lost.len() as u64);
-    let rest = if more > 0 { format!("  and {more} more\n") } else { String::new() };
-    let is_kept = |lock: &wire::LostLock| !lock.broken && !lock.revoked;
-    let hint = if !breaks && lost.iter().any(is_kept) { "; --break breaks them" } else { "" };
+    let rest = more(applied.lost_count, lost.len());
+    let is_kept = applied.lost_count > applied.broken_count + applied.unbroken_count;
+    let hint = if !breaks && is_kept { "; --break breaks them" } else { "" };
     let head = format!("Locks whose holders may not have them any more{hint}:\n");
     head + &lost.iter().map(line).collect::<String>() + &rest
 }

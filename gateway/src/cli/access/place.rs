@@ -152,7 +152,7 @@ impl Place {
                 let wire::ApplyRequest { rules, reason, follows, breaks, dry_run } = request;
                 let how = (reason.as_str(), breaks);
                 let applied = match dry_run {
-                    true => wiring::lost_by_rules(config, &rules, follows).await?,
+                    true => wiring::lost_by_rules(config, &rules, follows, breaks).await?,
                     false => wiring::apply_rules(config, rules, follows, how).await?,
                 };
                 Ok(applied.into())

@@ -69,17 +69,19 @@ pub struct Lost {
     pub principal: Option<PrincipalName>,
     /// Its credential was taken back: it is broken also where that was not asked for.
     pub is_revoked: bool,
+    /// Whether it is to be broken.
+    pub is_doomed: bool,
     /// Whether it is broken.
     pub is_broken: bool,
 }
 
 /// Held locks whose holders may not lock or write their resources under these rules, or whose credentials these have taken
 /// back. What a role says by claims of a token that are not part of the principal's name is not known here, and allows
-/// nothing.
+/// nothing. With `all`, every one of them is to be broken; else those whose credentials were taken back.
 ///
 /// # Errors
 /// The ledger does not answer.
-pub async fn lost(ledger: &dyn Ledger, rules: &Rules) -> Result<Vec<Lost>, LedgerError> {
+pub async fn lost(ledger: &dyn Ledger, rules: &Rules, all: bool) -> Result<Vec<Lost>, LedgerError> {
     let mut callers: HashMap<PrincipalName, Option<Caller>> = HashMap::new();
     let mut lost = Vec::new();
     let mut page = Page { prefix: String::new(), after: None, limit: PAGE };
@@ -110,29 +112,45 @@ pub async fn lost(ledger: &dyn Ledger, rules: &Rules) -> Result<Vec<Lost>, Ledge
             });
             if is_revoked || !keeps {
                 let ResourceView { resource, token, owner, principal, .. } = view;
-                lost.push(Lost { resource, token, owner, principal, is_revoked, is_broken: false });
+                let (is_doomed, is_broken) = (all || is_revoked, false);
+                let whose =
+                    Lost { resource, token, owner, principal, is_revoked, is_doomed, is_broken };
+                lost.push(whose);
             }
         }
     }
 }
 
-impl Lost {
-    /// The break of this lock. It names the token, so that nobody is hit who has taken the resource since; and it goes
-    /// with rules that are in force already, so it is not held against any.
-    pub fn to_break(&self, by: By, reason: &str, request_id: &str) -> BreakItem {
+/// Why and for which rules lost locks are broken.
+#[derive(Debug, Clone)]
+pub struct Breaking {
+    /// The generation of the rules by which they are lost. Once others are in force, what these have given back to a
+    /// holder is not taken away any more (I17).
+    pub generation: i64,
+    /// On whose behalf.
+    pub by: By,
+    /// Why, for the record.
+    pub reason: String,
+    /// The request that asks for it, for the record.
+    pub request_id: String,
+}
+
+impl Breaking {
+    /// The break of a lock. It names the token, so that nobody is hit who has taken the resource since.
+    pub fn of(&self, lost: &Lost) -> BreakItem {
         BreakItem {
-            resource: self.resource.clone(),
-            token: self.token,
+            resource: lost.resource.clone(),
+            token: lost.token,
             after: Duration::ZERO,
-            reason: reason.to_owned(),
-            request_id: request_id.to_owned(),
-            by: by.under(None),
+            reason: self.reason.clone(),
+            request_id: self.request_id.clone(),
+            by: self.by.clone().under(self.generation),
         }
     }
 }
 
-/// Breaks locks in the ledger itself: their holders are fenced off, to `guard()` as well. With `all`, every one of these;
-/// else those whose credentials were taken back. Says which it could not break in time; to break those again is harmless.
+/// Breaks those that are to be broken in the ledger itself: their holders are fenced off, to `guard()` as well. Says which it
+/// could not break in time; to break those again is harmless.
 ///
 /// 1. All of them, as far as no transaction has their fences: what one has keeps none of the others.
 /// 2. Each of the rest by itself, which waits for those transactions, a few at a time.
@@ -142,28 +160,38 @@ impl Lost {
 pub async fn break_lost(
     ledger: &dyn Ledger,
     lost: &mut [Lost],
-    all: bool,
-    (reason, request_id): (&str, &str),
+    breaking: &Breaking,
 ) -> Result<(), LedgerError> {
-    let mut wanted: Vec<_> = lost.iter_mut().filter(|one| all || one.is_revoked).collect();
-    for some in wanted.chunks_mut(BREAKS) {
-        let item = |one: &&mut Lost| one.to_break(By::default(), reason, request_id);
-        // Step 1.
-        let all = some.iter().map(item).collect();
+    // Step 1.
+    break_free(ledger, lost, breaking).await?;
+    // Step 2.
+    let rest = lost.iter_mut().filter(|one| one.is_doomed && !one.is_broken).take(BREAKS);
+    let broken = rest.map(async |one| {
+        let verdicts = ledger.break_locks(Arc::from([breaking.of(one)]), PATIENCE).await?;
+        one.is_broken = verdicts.iter().all(is_broken);
+        Ok(())
+    });
+    stream::iter(broken).buffer_unordered(WAITS).try_collect().await
+}
+
+/// Breaks those of them whose fences no transaction has.
+///
+/// # Errors
+/// The ledger does not answer.
+pub(super) async fn break_free(
+    ledger: &dyn Ledger,
+    lost: &mut [Lost],
+    breaking: &Breaking,
+) -> Result<(), LedgerError> {
+    let mut doomed: Vec<_> = lost.iter_mut().filter(|one| one.is_doomed).collect();
+    for some in doomed.chunks_mut(BREAKS) {
+        let all = some.iter().map(|one| breaking.of(one)).collect();
         let verdicts = ledger.break_locks(all, Patience::Skip).await?;
         for (one, verdict) in some.iter_mut().zip(verdicts) {
             one.is_broken = is_broken(&verdict);
         }
     }
-    // Step 2.
-    let rest = wanted.into_iter().filter(|one| !one.is_broken).take(BREAKS);
-    let broken = rest.map(async |one| {
-        let item = Arc::from([one.to_break(By::default(), reason, request_id)]);
-        let verdicts = ledger.break_locks(item, PATIENCE).await?;
-        one.is_broken = verdicts.iter().all(is_broken);
-        Ok(())
-    });
-    stream::iter(broken).buffer_unordered(WAITS).try_collect().await
+    Ok(())
 }
 
 fn is_broken(verdict: &BreakVerdict) -> bool {
@@ -187,6 +215,7 @@ impl Access {
     pub(in crate::engine) async fn lost_by(
         &self,
         change: &NewRules,
+        breaks: bool,
     ) -> Result<Applied, EngineError> {
         let rules = checked(&change.text, self.inner.runtime.clock.now());
         let rules = rules.map_err(|why| EngineError::RulesInvalid(why.to_string()))?;
@@ -194,12 +223,12 @@ impl Access {
         if change.follows.is_some_and(|follows| follows != generation) {
             return Err(EngineError::RulesOvertaken(generation));
         }
-        let lost = lost(&*self.inner.ledger, &rules).await;
+        let lost = lost(&*self.inner.ledger, &rules, breaks).await;
         Ok(Applied { generation, lost: lost.ok() })
     }
 
     /// Puts rules in force, on all gateways: once this has returned, nothing takes effect that was allowed under older
-    /// ones. Then finds the locks whose holders have lost the right to them.
+    /// ones. Then finds the locks whose holders have lost the right to them, all of which are to be broken with `breaks`.
     ///
     /// # Errors
     /// `RulesInvalid`; `RulesOvertaken` if others are in force than those that they were to follow; `PermissionDenied` by
@@ -208,6 +237,7 @@ impl Access {
         &self,
         permit: &Permit,
         change: NewRules,
+        breaks: bool,
     ) -> Result<Applied, EngineError> {
         let rules = checked(&change.text, self.inner.runtime.clock.now());
         let rules = rules.map_err(|why| EngineError::RulesInvalid(why.to_string()))?;
@@ -216,7 +246,7 @@ impl Access {
         let generation = self.store(permit, change, &rules).await?;
         // They are in force, whatever comes of what follows.
         let _ = self.load(Some(known.generation)).await;
-        let lost = lost(&*ledger, &rules).await.inspect_err(|error| {
+        let lost = lost(&*ledger, &rules, breaks).await.inspect_err(|error| {
             tracing::warn!(%error, generation, "which locks were lost by new rules is not known");
         });
         Ok(Applied { generation, lost: lost.ok() })

@@ -14,6 +14,7 @@ mod refused;
 mod s3;
 mod spent;
 mod stocks;
+mod taken_back;
 mod want;
 
 use std::collections::HashMap;
@@ -36,7 +37,7 @@ use super::batch::{Act, Batcher};
 use super::{Base, Engine, EngineError};
 use principals::Principals;
 
-pub use apply::{Applied, Lost, NewRules, break_lost, checked, database_roles, lost};
+pub use apply::{Applied, Breaking, Lost, NewRules, break_lost, checked, database_roles, lost};
 pub use asks::Asks;
 pub use explain::{Explained, explain};
 pub use permit::Permit;
@@ -266,6 +267,8 @@ impl Access {
         };
         let task = access.clone().follow(closing.clone());
         runtime.spawn.spawn_lasting("access", Box::pin(task));
+        let task = access.clone().break_taken_back(closing.clone());
+        runtime.spawn.spawn_lasting("taken-back", Box::pin(task));
         let refusals = Arc::clone(&access.inner.refusals);
         let task = refusals.write_down(Arc::clone(ledger), runtime.clone(), closing.clone());
         runtime.spawn.spawn_lasting("refused", Box::pin(task));

@@ -12,10 +12,15 @@ use tokio::sync::Notify;
 use super::entry::Entry;
 use super::{Act, Failure};
 
-/// The part of the queue that one principal may fill.
+/// The part of the queue, and of what waits on lanes, that one principal may fill.
 const SHARE: usize = 2;
 /// With no more lines than this the empty ones are kept, too: most principals come back.
 const LINES_KEPT: usize = 256;
+
+/// How many of so many one principal may have.
+pub(super) fn share(max: usize) -> usize {
+    (max / SHARE).max(1)
+}
 
 /// One end for many callers, one for the task that empties it.
 pub(super) struct Queue<A: Act> {
@@ -50,7 +55,7 @@ impl<A: Act> Lines<A> {
     /// The line of a principal, and how much of the queue it may fill.
     fn line(&mut self, principal: Option<&PrincipalName>, max: usize) -> (usize, usize) {
         let Some(principal) = principal else { return (self.nobodys, max) };
-        let share = (max / SHARE).max(1);
+        let share = share(max);
         if let Some(at) = self.of.get(principal) {
             return (*at, share);
         }

@@ -10,7 +10,7 @@ use futures::future::join_all;
 
 use super::Locks;
 use super::queue::Line;
-use crate::engine::access::{Applied, Lost, NewRules, Permit};
+use crate::engine::access::{Applied, Breaking, NewRules, Permit};
 use crate::engine::batch::Act;
 use crate::engine::metrics::{self, record_hold};
 use crate::engine::{Engine, EngineError};
@@ -118,17 +118,22 @@ impl Engine {
 }
 
 impl Engine {
-    /// Finds the locks whose holders would lose them by these rules; nothing changes.
+    /// Finds the locks whose holders would lose them by these rules; nothing changes. With `breaks`, all of them would be
+    /// broken.
     ///
     /// # Errors
     /// As [`Self::apply_rules`].
-    pub async fn lost_by_rules(&self, change: &NewRules) -> Result<Applied, EngineError> {
-        self.inner.access.lost_by(change).await
+    pub async fn lost_by_rules(
+        &self,
+        change: &NewRules,
+        breaks: bool,
+    ) -> Result<Applied, EngineError> {
+        self.inner.access.lost_by(change, breaks).await
     }
 
     /// Puts rules in force, on all gateways: once this has returned, nothing takes effect that was allowed under older
     /// ones, and the locks are broken whose credentials were taken back. With `breaks`, all locks whose holders have lost the
-    /// right to them.
+    /// right to them. It goes to its end whether its caller is still there or not.
     ///
     /// # Errors
     /// `RulesInvalid`; `RulesOvertaken` if others were put in force in between.
@@ -138,14 +143,30 @@ impl Engine {
         change: NewRules,
         breaks: bool,
     ) -> Result<Applied, EngineError> {
+        let (engine, permit) = (self.clone(), permit.clone());
+        self.to_its_end(async move { engine.apply_and_break(&permit, change, breaks).await }).await
+    }
+
+    /// 1. The rules are in force.
+    /// 2. The locks that are to be broken by them are. What is not by then is told, and those of credentials that were taken
+    ///    back any gateway tries again.
+    async fn apply_and_break(
+        &self,
+        permit: &Permit,
+        change: NewRules,
+        breaks: bool,
+    ) -> Result<Applied, EngineError> {
         let (reason, request_id) = (change.reason.clone(), change.request_id.clone());
-        let mut applied = self.inner.access.apply(permit, change).await?;
-        let by = permit.by();
+        // Step 1.
+        let mut applied = self.inner.access.apply(permit, change, breaks).await?;
+        // Step 2.
+        let breaking =
+            Breaking { generation: applied.generation, by: permit.by(), reason, request_id };
         let lost = applied.lost.iter_mut().flatten();
-        let mut wanted: Vec<_> = lost.filter(|one| breaks || one.is_revoked).collect();
-        for some in wanted.chunks_mut(BREAKS_TOGETHER) {
-            let item = |lost: &&mut Lost| lost.to_break(by.clone(), &reason, &request_id);
-            let items: Vec<_> = some.iter().map(item).collect();
+        let mut doomed: Vec<_> = lost.filter(|one| one.is_doomed).collect();
+        for some in doomed.chunks_mut(BREAKS_TOGETHER) {
+            let items: Vec<_> = some.iter().map(|one| breaking.of(one)).collect();
+            // Asks nobody again: under newer rules it is not these that decide.
             let own = Permit::default();
             let broken = items.into_iter().map(|item| self.inner.locks.break_once(item, &own));
             for (lost, broken) in some.iter_mut().zip(join_all(broken).await) {

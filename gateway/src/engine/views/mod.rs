@@ -179,12 +179,32 @@ impl Engine {
         }
     }
 
-    /// The same. `None`: there was no answer in time; an error: the task has ended without one.
+    /// Runs an act and what has to follow it in a task of its own: a caller that hangs up in between leaves out nothing. Each
+    /// step has limits of its own, so the whole has none.
+    pub(super) async fn to_its_end<T: Send + 'static>(
+        &self,
+        steps: impl Future<Output = Result<T, EngineError>> + Send + 'static,
+    ) -> Result<T, EngineError> {
+        let ended = self.spawned(None, steps).await;
+        ended.unwrap_or(Err(EngineError::OutcomeUnknown { operation: None }))
+    }
+
+    /// Waits for a call. `None`: there was no answer in time; an error: the task has ended without one.
     async fn begun<T: Send + 'static>(
         &self,
         room: Option<Arc<Semaphore>>,
         call: impl Future<Output = Result<T, EngineError>> + Send + 'static,
     ) -> Option<Result<Result<T, EngineError>, oneshot::error::RecvError>> {
+        let answer = self.spawned(room, call);
+        self.inner.runtime.within(self.inner.settings.request_timeout, answer).await
+    }
+
+    /// Begins a call in a task of its own, once there is room, and unless its caller has gone by then.
+    fn spawned<T: Send + 'static>(
+        &self,
+        room: Option<Arc<Semaphore>>,
+        call: impl Future<Output = Result<T, EngineError>> + Send + 'static,
+    ) -> oneshot::Receiver<Result<T, EngineError>> {
         let (send, answer) = oneshot::channel();
         let task = async move {
             let _permit = match room {
@@ -196,6 +216,6 @@ impl Engine {
             }
         };
         self.inner.runtime.spawn.spawn("query", Box::pin(task));
-        self.inner.runtime.within(self.inner.settings.request_timeout, answer).await
+        answer
     }
 }

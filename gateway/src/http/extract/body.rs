@@ -9,11 +9,10 @@ use axum::body::{Body, HttpBody};
 use axum::http::{HeaderMap, header};
 use bytes::{Bytes, BytesMut};
 use fence_core::ErrorCode;
-use tokio::time::{Instant, timeout_at};
 
 use crate::http::budget::{Purse, Share};
 use crate::http::problem::Problem;
-use crate::http::rate::Least;
+use crate::http::rate::Pace;
 use crate::http::state::Limits;
 
 /// `Content-Length`, if there is one; that it is well-formed the server has checked.
@@ -46,9 +45,7 @@ impl AsRef<[u8]> for Shared {
 /// A body that is being read, within times. Trailers are ignored.
 pub struct Incoming {
     body: Body,
-    idle: Duration,
-    end: Instant,
-    least: Option<Least>,
+    pace: Pace,
 }
 
 /// Bytes that come in pieces.
@@ -76,24 +73,19 @@ pub enum Gathered {
 impl Incoming {
     /// A body that may take so long in all.
     pub fn new(body: Body, limits: &Limits, whole: Duration) -> Self {
-        let end = Instant::now() + whole;
-        Self { body, idle: limits.body_idle_timeout, end, least: None }
+        Self { body, pace: Pace::within(limits.body_idle_timeout, whole) }
     }
 
     /// From now on it is an upload: it may take long in all, but not come too slowly.
     pub fn upload(&mut self, limits: &Limits) {
-        self.end = Instant::now() + limits.upload_timeout;
-        self.least = Least::of(limits.upload_rate_min);
+        self.pace.upload(limits);
     }
 
     /// The next bytes; `None` at the end.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
         loop {
-            let began = Instant::now();
-            let pause = (began + self.idle).min(self.end);
-            let pause = self.least.as_ref().map_or(pause, |least| pause.min(began + least.left()));
             let frame = poll_fn(|cx| Pin::new(&mut self.body).poll_frame(cx));
-            let Ok(frame) = timeout_at(pause, frame).await else {
+            let Some(frame) = self.pace.wait(frame).await else {
                 return Err(Problem::new(
                     ErrorCode::RequestTimeout,
                     "the body did not arrive in time, or came too slowly; nothing was applied",
@@ -106,9 +98,7 @@ impl Incoming {
                     .and_close()
             })?;
             if let Ok(data) = frame.into_data() {
-                if let Some(least) = &mut self.least {
-                    least.note(data.len(), began.elapsed());
-                }
+                self.pace.moved(data.len());
                 return Ok(Some(data));
             }
         }

@@ -108,7 +108,7 @@ pub async fn put(
     };
     let permit = asks.permit();
     let applied = match request.dry_run {
-        true => app.engine.lost_by_rules(&change).await?,
+        true => app.engine.lost_by_rules(&change, request.breaks).await?,
         false => app.engine.apply_rules(&permit, change, request.breaks).await?,
     };
     Ok(Json(applied.into()))

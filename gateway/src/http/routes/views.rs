@@ -25,10 +25,22 @@ impl From<Lost> for wire::LostLock {
 impl From<RulesApplied> for wire::AccessApplied {
     fn from(applied: RulesApplied) -> Self {
         let RulesApplied { generation, lost } = applied;
-        let lost_count = lost.as_ref().map_or(0, |lost| lost.len() as u64);
-        let first = |lost: Vec<Lost>| lost.into_iter().take(wire::LOST_MAX).map(Into::into);
-        Self { generation, lost: lost.map(|lost| first(lost).collect()), lost_count }
+        let count =
+            |is: fn(&Lost) -> bool| lost.iter().flatten().filter(|one| is(one)).count() as u64;
+        let lost_count = count(|_| true);
+        let broken_count = count(|one| one.is_broken);
+        let unbroken_count = count(is_unbroken);
+        let named = lost.map(|mut lost| {
+            lost.sort_by_key(|one| !is_unbroken(one));
+            lost.into_iter().take(wire::LOST_MAX).map(Into::into).collect()
+        });
+        Self { generation, lost: named, lost_count, broken_count, unbroken_count }
     }
+}
+
+/// One that is to be broken, and is not.
+fn is_unbroken(lost: &Lost) -> bool {
+    lost.is_doomed && !lost.is_broken
 }
 
 impl From<Explained> for wire::Explanation {

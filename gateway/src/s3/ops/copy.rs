@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use axum::response::Response;
-use fence_core::ports::{Applied, Object};
+use fence_core::ports::{Applied, BlobError, Object};
 use fencegate_s3::about::{About, StoredChecksum};
 use fencegate_s3::checksum::Digest;
 use fencegate_s3::code::{S3Code, S3Error};
@@ -21,6 +21,7 @@ use crate::engine::{
     Content, EngineError, Fetched, More, PutBody, Upload, UploadHead, Uploaded, Wanted,
     WriteEffect, WriteOutcome,
 };
+use crate::http::Pace;
 use crate::http::routes::{refused, upload_share};
 use crate::s3::checksums;
 use crate::s3::failure::Failure;
@@ -181,7 +182,10 @@ async fn body(
     }
 }
 
-/// The bytes of a copy, in the store. A copy counts among its caller's uploads, like the bytes that it would have sent.
+/// The bytes of a copy, in the store. A copy counts among its caller's uploads, like the bytes that it would have sent, and
+/// moves as fast as these must.
+///
+/// A store that stands still is not asked to end the upload: what is left of it the collector finds by its intent.
 async fn stored(
     call: &Call,
     head: &UploadHead,
@@ -193,30 +197,51 @@ async fn stored(
     let _share = upload_share(app, &call.caller.counted, Some(size))?;
     let begun = app.engine.begin_upload(head, Some(size)).await;
     let mut upload = begun.map_err(|failure| refused(head, failure))?;
-    let sent = send(&mut upload, content, &mut digest).await;
-    match sent {
-        Ok(()) => Ok(upload.finish().await?),
-        Err(failure) => {
-            upload.give_up().await;
-            Err(failure)
+    let mut pace = Pace::copy(&app.limits);
+    match send(&mut upload, content, &mut digest, &mut pace).await {
+        Ok(()) => Ok(pace.wait_for_all(size, upload.finish()).await.ok_or_else(too_slow)??),
+        Err(Broken::TooSlow) => Err(too_slow()),
+        Err(Broken::Failed(error)) => {
+            let _ = pace.wait_for_all(0, upload.give_up()).await;
+            Err(error.into())
         }
     }
+}
+
+/// Why not all bytes of a copy are sent.
+enum Broken {
+    /// One of the stores stood still, or was too slow.
+    TooSlow,
+    /// One of them said why.
+    Failed(EngineError),
+}
+
+fn too_slow() -> Failure {
+    let why =
+        "a store that the copy reads or writes stood still, or was too slow; nothing was applied";
+    EngineError::BlobsUnavailable(why.into()).into()
 }
 
 async fn send(
     upload: &mut Upload,
     content: Content,
     digest: &mut Option<&mut Digest>,
-) -> Result<(), Failure> {
+    pace: &mut Pace,
+) -> Result<(), Broken> {
     let mut pieces = match content {
         Content::Here(bytes) => stream::iter([Ok(bytes)]).boxed(),
         Content::Stream(stream) => stream,
     };
-    while let Some(bytes) = pieces.try_next().await.map_err(EngineError::from)? {
+    let failed = |error: BlobError| Broken::Failed(error.into());
+    loop {
+        let next = pace.wait(pieces.try_next()).await.ok_or(Broken::TooSlow)?;
+        let Some(bytes) = next.map_err(failed)? else { return Ok(()) };
         if let Some(digest) = digest {
             digest.update(&bytes);
         }
-        upload.push(bytes).await?;
+        let moved = bytes.len();
+        let pushed = pace.wait(upload.push(bytes)).await.ok_or(Broken::TooSlow)?;
+        pushed.map_err(Broken::Failed)?;
+        pace.moved(moved);
     }
-    Ok(())
 }

@@ -66,12 +66,19 @@ pub struct AccessApplied {
     #[cfg_attr(feature = "openapi", schema(minimum = 1))]
     pub generation: i64,
     /// Locks whose holders may not lock or write their resources any more, or whose credentials these rules take back, at
-    /// most 1000 of them; `null` if the ledger did not tell: send the same again.
+    /// most 1000 of them, first those that `unbroken_count` counts; `null` if the ledger did not tell: send the same again.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub lost: Option<Vec<LostLock>>,
-    /// How many there are.
+    /// How many there are, also of those that are not named.
     #[cfg_attr(feature = "openapi", schema(minimum = 0))]
     pub lost_count: u64,
+    /// How many of all these are broken.
+    #[cfg_attr(feature = "openapi", schema(minimum = 0))]
+    pub broken_count: u64,
+    /// How many of all these are to be broken and could not be in time: send the same again. With `dry_run`, how many these
+    /// rules would break.
+    #[cfg_attr(feature = "openapi", schema(minimum = 0))]
+    pub unbroken_count: u64,
 }
 
 /// A lock whose holder may not have it any more.

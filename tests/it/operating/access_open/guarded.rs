@@ -1,12 +1,15 @@
 //! Transactions of users that `guard()` has let in, while their lock is taken away.
 
-use fence_core::wire::Lock;
+use fence_core::wire::{AccessApplied, LOST_MAX, Lock};
 use fence_tests::access::{Key, Rules, principal, role};
 use fence_tests::postgres::Postgres;
+use fence_tests::process::eventually;
+use futures::stream::{self, StreamExt as _};
+use serde_json::json;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::Site;
+use super::{Site, begin, put_rules};
 use crate::ledger::guard::refused;
 use crate::schedules::forced::run;
 use crate::setup::SetUp;
@@ -175,5 +178,79 @@ async fn a_lock_of_a_key_that_is_gone_is_broken_to_guard_as_well() {
     assert!(after.contains(&format!("{line}, broken\n")), "{told}");
     let (code, why) = refused(&mut session, &guard(&lock)).await;
     assert_eq!(code, "FG405", "guard: {why}");
+    guarded.end().await;
+}
+
+/// Its gateway is killed between the rules and the break: the next start breaks what is left.
+#[tokio::test]
+async fn guard_takes_nothing_under_a_lock_that_a_killed_gateway_had_yet_to_break() {
+    let mut guarded = Guarded::new().await;
+    let lock = guarded.locks[0].clone();
+    let mut session = guarded.session().await;
+    let (mut holder, mut looker) = (guarded.connect().await, guarded.connect().await);
+    run(&mut holder, "BEGIN; LOCK TABLE fencegate.locks IN ACCESS EXCLUSIVE MODE").await;
+    let next = text(&guarded.site.rules, WORKS, &Key::new().await, &guarded.role);
+    let body = json!({ "rules": next, "reason": "it was stolen" });
+    let put = put_rules(&guarded.site.gateways[0].client(), &body);
+    let put = begin(guarded.site.rules.admin.by(put));
+    eventually("the rules are stored, and the locks are looked for", async || {
+        let looking = "SELECT count(*) FROM pg_stat_activity, fencegate.write_guard g
+                       WHERE datname = current_database() AND wait_event_type = 'Lock'
+                         AND query LIKE '%lock_records%' AND g.access = 2";
+        let looking: i64 = sqlx::query_scalar(looking).fetch_one(&mut looker).await.unwrap();
+        (looking > 0).then_some(())
+    })
+    .await;
+    for gateway in &mut guarded.site.gateways {
+        gateway.kill9();
+    }
+    put.abort();
+    run(&mut holder, "COMMIT").await;
+    // Nobody else would keep its holder out of a table.
+    run(&mut session, &guard(&lock)).await;
+
+    guarded.site.gateways[0].restart().await;
+    eventually("the lock is broken", async || {
+        let hold = "SELECT hold FROM fencegate.fences WHERE resource = 'job:1'";
+        let hold: String = sqlx::query_scalar(hold).fetch_one(&mut looker).await.unwrap();
+        (hold == "broken").then_some(())
+    })
+    .await;
+    assert_eq!(refused(&mut session, &guard(&lock)).await.0, "FG405");
+    drop((session, holder, looker));
+    guarded.end().await;
+}
+
+/// Whether all could be broken is told by their number: an answer names no more than so many.
+#[tokio::test]
+async fn a_lock_that_could_not_be_broken_is_told_however_many_there_are() {
+    let guarded = Guarded::new().await;
+    let names: Vec<_> = (0..LOST_MAX + 10).map(|number| format!("job:m{number:04}")).collect();
+    let locked = names.iter().map(|name| guarded.site.locked(&guarded.ann, name));
+    let made = stream::iter(locked).buffer_unordered(32).count().await;
+    // The last of all by its name.
+    let kept = guarded.site.locked(&guarded.ann, "job:z").await;
+    let all = made as u64 + 3;
+    let mut open = guarded.session().await;
+    run(&mut open, "BEGIN").await;
+    run(&mut open, &guard(&kept)).await;
+
+    let (code, told) = guarded.apply(ELSEWHERE, &["--break"]).await;
+    assert_eq!(code, Some(1), "{told}");
+    let (before, after) = told.split_once("In force as generation 2").unwrap();
+    let more = all - LOST_MAX as u64;
+    assert!(before.contains(&format!("  and {more} more\n")), "{told}");
+    assert!(after.contains("job:z of holder (ann)\n"), "{told}");
+    assert!(after.contains(&format!("1 of {all} could not")), "{told}");
+    let same = text(&guarded.site.rules, ELSEWHERE, &guarded.ann, &guarded.role);
+    let body = json!({ "rules": same, "reason": "again", "break": true });
+    let again = put_rules(&guarded.site.gateways[0].client(), &body);
+    let again = guarded.site.rules.admin.by(again).send().await.expect(200);
+    let again: AccessApplied = again.parse();
+    assert_eq!((again.lost_count, again.broken_count, again.unbroken_count), (1, 0, 1));
+    run(&mut open, "COMMIT").await;
+    let (code, told) = guarded.apply(ELSEWHERE, &["--break"]).await;
+    assert!(code == Some(0) && told.contains("job:z of holder (ann), broken\n"), "{told}");
+    drop(open);
     guarded.end().await;
 }

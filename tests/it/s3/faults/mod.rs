@@ -11,4 +11,5 @@ mod refused;
 pub mod rig;
 mod shares;
 mod signatures;
+mod stalls;
 mod wholes;
