@@ -1,4 +1,4 @@
-//! What a ledger keeps by agreement once a shorter time was agreed: nothing goes earlier than was agreed when it was made.
+//! Retention by agreement once a shorter time was agreed: nothing goes earlier than was agreed when it was made.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use fence_core::ports::{Attempt, Ledger as _, ReleaseVerdict, Retention, WriteIt
 use crate::schedules::forced::{Ground, R, applied, commit, keyed, put, refused, release, run};
 use crate::setup::random_id;
 
-/// What a gateway asks for that keeps nothing.
+/// Retention of a gateway that keeps nothing.
 const NOTHING_KEPT: Retention = Retention {
     keys: Duration::ZERO,
     ended_locks: Duration::ZERO,
@@ -19,7 +19,7 @@ const NOTHING_KEPT: Retention = Retention {
     rows_per_pass: 1000,
 };
 
-/// How long keys, ended locks and burials are kept, and for how long history is.
+/// Times to agree on: that of keys, ended locks and burials, and that of history.
 fn times(others: &str, history: &str) -> BTreeMap<String, String> {
     let others = ["keys_kept", "ended_locks_kept", "buried_kept"].map(|name| (name, others));
     let all = others.into_iter().chain([("history_kept", history)]);
@@ -84,7 +84,7 @@ pub async fn nothing_goes_earlier_than_was_agreed_when_it_was_made() {
     }
 }
 
-/// What was to be kept for ever outlives no time: its owner alone can say that it may go.
+/// Things to be kept for ever outlive no time: the owner of the tables alone can say that they may go.
 #[tokio::test]
 async fn what_was_kept_for_ever_goes_if_the_owner_of_the_tables_says_so() {
     let ground = used(&times("1day", "for ever")).await;
@@ -94,7 +94,7 @@ async fn what_was_kept_for_ever_goes_if_the_owner_of_the_tables_says_so() {
     assert_eq!(left_after(&ground, 0).await, [0, 0, 0, 2]);
 }
 
-/// By a time that nobody can read all would be removed, or nothing.
+/// A time that nobody can read would have all removed, or nothing.
 #[tokio::test]
 async fn a_time_that_cannot_be_read_is_not_agreed() {
     let ground = used(&times("1day", "30days")).await;

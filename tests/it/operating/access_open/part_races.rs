@@ -24,7 +24,7 @@ on_both!(
     no_part_comes_after_its_upload_was_completed,
 );
 
-/// How many races there are of each kind.
+/// Number of races of each kind.
 fn rounds() -> u64 {
     survey::size(25, 1000)
 }

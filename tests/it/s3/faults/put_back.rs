@@ -11,14 +11,14 @@ use serde_json::json;
 use super::rig::{A, R, Site};
 use crate::setup::SetUp;
 
-/// How often somebody has signed well under a token above all that were granted.
+/// Number of good signatures under a token above all that were granted.
 async fn keys_ahead(client: &Client) -> u32 {
     let page = client.get("/metrics").send().await.expect(200).text();
     let found = page.lines().find_map(|line| line.strip_prefix("fencegate_keys_ahead_total "));
     found.map_or(0, |count| count.parse().unwrap())
 }
 
-/// Puts an object; why not, if not.
+/// Puts an object; the code of the refusal, if it is refused.
 async fn put(site: &Site, key: &Key) -> Option<String> {
     let answer = Request::put(A, "written").sign(site.s3, key).send(site.s3).await;
     let code = text_of(&answer.text(), "Code").map(str::to_owned);
