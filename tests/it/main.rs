@@ -4,6 +4,7 @@ mod blobs;
 mod cli;
 mod disasters;
 mod engine;
+mod files;
 mod http;
 mod ledger;
 mod locks;

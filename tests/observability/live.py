@@ -28,6 +28,8 @@ FIRED = ["FencegateRefenced", "FencegateEpochSwitched", "FencegateBlobMissing", 
 
 # What must have been so, though not for as long as it takes to fire.
 PENDING = ["FencegateNotReady", "FencegateHoldersFencedOff", "FencegateJobFailing", "FencegateJobLost"]
+# What the S3 keys of the embedded gateway are derived from.
+S3_ROOT = bytes(range(32))
 # A metric with what is asked of its labels.
 SELECTOR = re.compile(r"\w+\{[^}]*\}")
 
@@ -82,7 +84,7 @@ def embedded(home: Path, small: Small) -> tuple[Program, tuple[str, int]]:
         f"--upstream=name=crm,url={small.url},resource=/customers/{{resource}},resource_form=digits,guarantee=drained"
     ]
     env = {"INLINE_BYTES_MAX": "1024", "SWEEP_INTERVAL": "1s", "ROLLBACK_HORIZON": "0s", "READER_GRACE": "0s"}
-    env |= {"REDELETE_AFTER": "1s", "UPLOAD_TIMEOUT": "5s", "UPLOADS_KEPT": "6s"}
+    env |= {"REDELETE_AFTER": "1s", "UPLOAD_TIMEOUT": "5s", "UPLOADS_KEPT": "6s", "S3_ROOT": S3_ROOT.hex()}
     env = {f"FENCEGATE_{name}": value for name, value in env.items()} | {"FENCEGATE_KEYS_KEPT": "1m"}
     return Program("embedded", args, home, env), ("127.0.0.1", port)
 
@@ -330,7 +332,7 @@ def main(stack: ExitStack) -> list[str]:
         ("a deaf caller", lambda: workload.deaf(here)),
         ("blobs", lambda: workload.blobs(here, home / "data/blobs")),
         ("upstreams", lambda: workload.upstreams(here, small, scraped)),
-        ("S3", lambda: workload.s3(here, scraped)),
+        ("S3", lambda: workload.s3(here, S3_ROOT, scraped)),
         ("jobs", lambda: stack.callback(workload.jobs(at_one, home))),
         ("access", lambda: workload.access(callers["worker"], callers["slow"], stranger, files, other, seen)),
     ]:

@@ -1,5 +1,6 @@
 """What callers do to the gateways while Prometheus looks: whatever makes a metric say something."""
 
+import base64
 import contextlib
 import hashlib
 import hmac
@@ -214,8 +215,8 @@ def signed(lock: dict, method: str, path: str, body: bytes = b"") -> tuple[tuple
     return (name, int(port)), headers | {"authorization": credential}
 
 
-def s3(one: Caller, scraped: Callable[[], None]) -> None:
-    """S3 tools under a lock, and one that comes late."""
+def s3(one: Caller, root: bytes, scraped: Callable[[], None]) -> None:
+    """S3 tools under a lock, one that comes late, and one whose lock was lost."""
     one.call("PUT", "/buckets/lake", {"depth": 1}).must(200, 201)
     lock = one.lock("lake:orders")
 
@@ -230,6 +231,27 @@ def s3(one: Caller, scraped: Callable[[], None]) -> None:
         scraped()
     one.release(lock)
     send("PUT", b"late").must(403)
+    # As the newest holder does whose grant was lost when the ledger was put back.
+    lock = {"s3": lock["s3"] | s3_key_of(root, int(lock["token"]) + 2**20)}
+    send("GET").must(403)
+
+
+def s3_key_of(root: bytes, token: int) -> dict[str, str]:
+    """The S3 key of a lock that was lost, under this token."""
+
+    def mac(key: bytes, text: bytes) -> bytes:
+        return hmac.digest(key, text, "sha256")
+
+    def derived(purpose: str) -> bytes:
+        return mac(root, f"fencegate s3 {purpose}".encode())
+
+    named = token.to_bytes(8, "big") + uuid.uuid4().bytes
+    tag = mac(derived("lock tag"), named)[:8]
+    stream = mac(derived("lock stream"), tag)
+    ciphered = bytes(one ^ other for one, other in zip(named, stream, strict=False))
+    key = "FG1" + base64.b32encode(tag + ciphered).decode().rstrip("=")
+    secret = base64.urlsafe_b64encode(mac(derived("secret"), key.encode())).decode().rstrip("=")
+    return {"access_key_id": key, "secret_access_key": secret}
 
 
 def jobs(address: tuple[str, int], home: Path) -> Callable[[], None]:

@@ -67,6 +67,8 @@ pub(super) const DRAIN_SECONDS: &str = "fencegate_drain_seconds";
 pub(super) const EPOCH_SWITCHES: &str = "fencegate_epoch_switches_total";
 /// Refused tokens that were above all that were ever granted.
 pub(super) const TOKENS_AHEAD: &str = "fencegate_tokens_ahead_total";
+/// Good signatures under a token above all that were ever granted.
+pub(super) const KEYS_AHEAD: &str = "fencegate_keys_ahead_total";
 /// Re-fences by this gateway.
 pub(super) const REFENCES: &str = "fencegate_refences_total";
 /// Adoptions by this gateway.
@@ -148,6 +150,10 @@ pub fn describe() {
     describe_counter!(
         TOKENS_AHEAD,
         "Refused tokens above all that were ever granted: made up, or the ledger went back"
+    );
+    describe_counter!(
+        KEYS_AHEAD,
+        "Good signatures by S3 keys of locks whose tokens are above all that were ever granted: the ledger went back"
     );
     describe_counter!(
         REJECTIONS_DROPPED,

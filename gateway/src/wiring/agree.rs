@@ -76,7 +76,8 @@ fn told(changes: &[Change]) -> String {
     let lines: String = changes.iter().map(line).collect();
     lines
         + "Start every gateway again with these settings. Until then each keeps what it has for the longer of the \
-           two times.\n"
+           two times. Keys, ended locks, burials and history are kept for at \
+           least as long as was agreed when they were made.\n"
 }
 
 /// How far back a failover or a restore may bring the ledger: as far as is agreed, if that is further than what this

@@ -1,16 +1,26 @@
 -- History: what is let go once it is older than `history_kept`.
 
--- The agreed time for which something is kept, in seconds: infinity for ever, NULL where nothing is agreed. The value is as the
--- gateway writes it, `2months 29days 2h`, whose months and years are not those of Postgres.
-CREATE FUNCTION acts.agreed_s(p_name text) RETURNS double precision LANGUAGE sql STABLE AS $$
-    SELECT CASE a.value WHEN 'for ever' THEN 'infinity'::double precision ELSE (
+-- A time in seconds: infinity for ever, NULL where it is none. It is as the gateway writes it, `2months 29days 2h`, whose months and
+-- years are not those of Postgres.
+CREATE FUNCTION acts.seconds(p_value text) RETURNS double precision LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE p_value WHEN 'for ever' THEN 'infinity'::double precision ELSE (
         SELECT sum(m.part[1]::double precision * CASE
             WHEN m.part[2] LIKE 'year%' THEN 31557600 WHEN m.part[2] LIKE 'month%' THEN 2630016
             WHEN m.part[2] LIKE 'day%' THEN 86400 WHEN m.part[2] = 'h' THEN 3600 WHEN m.part[2] = 'm' THEN 60
             WHEN m.part[2] = 's' THEN 1 WHEN m.part[2] = 'ms' THEN 1e-3 WHEN m.part[2] = 'us' THEN 1e-6
             WHEN m.part[2] = 'ns' THEN 1e-9 END)
-        FROM regexp_matches(a.value, '(\d+)([a-z]+)', 'g') m (part)) END
-    FROM fencegate.agreed a WHERE a.name = p_name
+        FROM regexp_matches(p_value, '(\d+)([a-z]+)', 'g') m (part)) END
+$$;
+
+-- The time in seconds for which something is kept by agreement, NULL where nothing is agreed: the longest of what is agreed now and of
+-- what was agreed before, until all that was made under that has outlived it. So nothing goes earlier than was agreed when it
+-- was made.
+CREATE FUNCTION acts.agreed_s(p_name text) RETURNS double precision LANGUAGE sql STABLE AS $$
+    SELECT max(acts.seconds(k.value)) FROM (
+        SELECT a.value FROM fencegate.agreed a WHERE a.name = p_name
+        UNION ALL
+        SELECT b.value FROM fencegate.agreed_before b
+        WHERE b.name = p_name AND b.until > (SELECT w.at FROM fencegate.own_time w)) k
 $$;
 
 -- Forgets burials of operations that are older than p_buried_s seconds of the ledger's own time, at most p_rows. With the owner's rights, as above, and

@@ -24,13 +24,29 @@ CREATE FUNCTION acts.at_the_database() RETURNS text LANGUAGE sql STABLE AS $$
 $$;
 
 -- Sets what is agreed, at an operator's wish; returns what changed by that. Within the bounds that the settings have.
+--
+-- 1. A time that cannot be read, or is above ten years, is refused: by it everything would be removed, or nothing.
+-- 2. A time that becomes shorter goes on for what is there: what was agreed before is kept in mind until all that was made by now has
+--    outlived it. Clocks stamp with the later one of theirs and the own time, and so does this.
+-- 3. The new ones are stored. History is kept for a day at least, and no shorter than what it tells of.
+-- 4. What changed is in the audit, in front and whole: it is never cut off by a long reason.
 CREATE FUNCTION acts.agree(p_names text[], p_values text[], p_reason text)
 RETURNS TABLE (name text, former text, value text) LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    changes text;
+    times     text[] := '{keys_kept,ended_locks_kept,buried_kept,history_kept}';
+    now       timestamptz;
+    changes   text;
+    history_s double precision;
+    others_s  double precision;
 BEGIN
+    -- Step 1.
+    IF EXISTS (SELECT FROM unnest(p_names, p_values) u (name, value)
+               WHERE u.name = ANY (times) AND (u.name <> 'history_kept' OR u.value <> 'for ever')
+                 AND (acts.seconds(u.value) <= 10 * 31557600) IS NOT TRUE) THEN
+        RAISE EXCEPTION 'a time that is agreed is one that can be read, and ten years at most' USING ERRCODE = 'FG010';
+    END IF;
     LOCK TABLE fencegate.agreed IN SHARE ROW EXCLUSIVE MODE;
     RETURN QUERY
     SELECT u.name, a.value, u.value FROM unnest(p_names, p_values) u (name, value)
@@ -42,15 +58,27 @@ BEGIN
     SELECT string_agg(format('%s %s -> %s', u.name, coalesce(a.value, 'unset'), u.value), ', ' ORDER BY u.name)
     INTO changes FROM unnest(p_names, p_values) u (name, value)
     LEFT JOIN fencegate.agreed a ON a.name = u.name WHERE a.value IS DISTINCT FROM u.value;
+    -- Step 2.
+    now := acts.stamp(clock_timestamp());
+    DELETE FROM fencegate.agreed_before b WHERE b.until <= (SELECT o.at FROM fencegate.own_time o);
+    INSERT INTO fencegate.agreed_before AS b (name, value, until)
+    SELECT a.name, a.value,
+           CASE a.value WHEN 'for ever' THEN 'infinity' ELSE now + acts.seconds(a.value) * interval '1 second' END
+    FROM fencegate.agreed a JOIN unnest(p_names, p_values) u (name, value) ON u.name = a.name
+    WHERE a.name = ANY (times) AND acts.seconds(u.value) < acts.seconds(a.value)
+    ON CONFLICT (name, value) DO UPDATE SET until = greatest(b.until, excluded.until);
+    -- Step 3.
     INSERT INTO fencegate.agreed AS a (name, value)
     SELECT u.name, u.value FROM unnest(p_names, p_values) u (name, value)
     ON CONFLICT (name) DO UPDATE SET value = excluded.value;
-    IF acts.agreed_s('history_kept') < greatest(
-            86400, acts.agreed_s('keys_kept'), acts.agreed_s('ended_locks_kept'), acts.agreed_s('buried_kept')) THEN
+    SELECT max(acts.seconds(a.value)) FILTER (WHERE a.name = 'history_kept'),
+           greatest(86400, max(acts.seconds(a.value)) FILTER (WHERE a.name <> 'history_kept'))
+    INTO history_s, others_s FROM fencegate.agreed a WHERE a.name = ANY (times);
+    IF history_s < others_s THEN
         RAISE EXCEPTION 'history is kept for a day at least, and for as long as keys, ended locks and burials'
             USING ERRCODE = 'FG010';
     END IF;
-    -- What changed is never cut off by a long reason.
+    -- Step 4.
     PERFORM acts.audit(clock_timestamp(), 'agree', NULL, acts.at_the_database(), NULL,
                        left(p_reason, greatest(256 - length(changes), 16)) || ': ' || left(changes, 640), NULL, NULL);
 END $$;

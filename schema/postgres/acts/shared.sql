@@ -332,5 +332,7 @@ RETURNS TABLE (
     adopted_at bigint, left_at bigint, floor bigint, highest bigint, system_id bigint, timeline text,
     known_timeline text, inserted bigint, flushed bigint, called_for text, halted text, standbys text, agreed text)
 LANGUAGE sql VOLATILE AS $$
-    SELECT * FROM acts.place(NULL)
+    SELECT p.epoch, p.nonce, p.base, p.open, p.ledger, p.generation, p.adoptions, p.adopted_at, p.left_at, p.floor, p.highest,
+           p.system_id, p.timeline, p.known_timeline, p.inserted, p.flushed, p.called_for, p.halted, p.standbys, p.agreed
+    FROM acts.place() p
 $$;

@@ -1,6 +1,7 @@
 -- The sweeper.
 
 -- At most p_rows of each kind. Rows that somebody is using are left to the next pass.
+-- 0. Never what is kept by agreement, whatever the caller says.
 -- 1. Breaks that have come due are stored.
 -- 2. Keys, locks that have ended and burials that have been kept long enough are removed: by the ledger's own time.
 -- 3. So are refused writes, but the newest p_rejections_max, and p_unknown_max of those with unknown tokens.
@@ -18,6 +19,9 @@ DECLARE
     total   bigint := 0;
 BEGIN
     guard := acts.begin_write(p_seen);
+    p_keys_s := greatest(p_keys_s, acts.agreed_s('keys_kept'));
+    p_ended_s := greatest(p_ended_s, acts.agreed_s('ended_locks_kept'));
+    p_buried_s := greatest(p_buried_s, acts.agreed_s('buried_kept'));
 
     SELECT array_agg(s.resource) INTO due FROM (
         SELECT f.resource FROM fencegate.fences f

@@ -11,6 +11,7 @@ pub mod kill9;
 pub mod lost_commits;
 pub mod outages;
 pub mod refence;
+pub mod restores;
 pub mod scrub;
 pub mod scrub_restored;
 pub mod standby_waits;

@@ -143,11 +143,12 @@ impl House {
             Kind::TemplateCopy => {
                 let copy = format!("{}_copy", self.database);
                 // Nobody may be connected to what is copied.
-                server.execute(
-                    "postgres",
-                    &format!("ALTER DATABASE {} ALLOW_CONNECTIONS false", self.database),
-                )
-                .await;
+                server
+                    .execute(
+                        "postgres",
+                        &format!("ALTER DATABASE {} ALLOW_CONNECTIONS false", self.database),
+                    )
+                    .await;
                 let sql = format!("CREATE DATABASE {copy} TEMPLATE {}", self.database);
                 eventually("the database can be copied", async || {
                     server.terminate_backends(&self.database).await;
@@ -270,7 +271,8 @@ async fn bounce(client: &Client, late: &[&Lock]) {
             assert!(!late.status.is_success(), "a late write was admitted: {}", late.text());
             codes.push(late.code());
         }
-        let before = ["fence-token-void", "ledger-unavailable", "outcome-unknown", "refence-required"];
+        let before =
+            ["fence-token-void", "ledger-unavailable", "outcome-unknown", "refence-required"];
         assert!(codes.iter().all(|code| before.contains(&code.as_str())), "{codes:?}");
         codes.iter().all(|code| code == "fence-token-void").then_some(())
     })
@@ -337,7 +339,8 @@ async fn restored(kind: Kind) {
 
 /// Waits until etcd knows of a milestone that was left behind all that was committed so far.
 async fn known(house: &House) {
-    let number = async || witness(&house.etcd, &house.prefix).await?["milestone"]["number"].as_i64();
+    let number =
+        async || witness(&house.etcd, &house.prefix).await?["milestone"]["number"].as_i64();
     let before = eventually("etcd has a milestone", number).await;
     eventually("etcd has another milestone", async || {
         (number().await? >= before + 2).then_some(())

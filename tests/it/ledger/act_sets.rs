@@ -254,6 +254,7 @@ async fn a_migration_gives_way_to_an_idle_transaction() {
         .execute(
             "ALTER TABLE fencegate.locks DROP COLUMN credential, DROP COLUMN credential_ends_us;
              DROP TABLE fencegate.own_time; DROP FUNCTION fencegate.check_own_time();
+             DROP TABLE fencegate.agreed_before;
              DELETE FROM fencegate._sqlx_migrations WHERE version > 15",
         )
         .await;

@@ -8,6 +8,7 @@ pub mod frozen;
 pub mod guard;
 pub mod guard_tables;
 pub mod history;
+pub mod kept;
 pub mod plans;
 pub mod poolers;
 pub mod roles;

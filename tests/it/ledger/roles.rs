@@ -43,6 +43,8 @@ async fn it_changes_no_history_and_removes_none() {
         "UPDATE fencegate.history SET token = 0",
         "UPDATE fencegate.agreed SET value = '0s'",
         "INSERT INTO fencegate.agreed (name, value) VALUES ('x', 'y')",
+        "DELETE FROM fencegate.agreed_before",
+        "UPDATE fencegate.agreed_before SET until = now()",
         "UPDATE fencegate.access SET rules = ''",
         "UPDATE fencegate.s3_root SET root = root",
         "DELETE FROM fencegate.s3_root",

@@ -11,6 +11,7 @@ use fencegate_s3::key::{AccessKey, Keys, NONCE_LEN, Rights};
 use parking_lot::RwLock;
 
 use crate::engine::access::{Asks, LockHolder};
+use crate::engine::metrics::KEYS_AHEAD;
 use crate::engine::{Engine, EngineError};
 
 impl Engine {
@@ -65,10 +66,12 @@ struct KnownLock {
 }
 
 impl Engine {
-    /// Finds the caller behind the key of S3 of a lock: its principal, by the credential to which the lock belongs.
+    /// Finds the caller behind the key of S3 of a lock that has signed a request: its principal, by the credential to which the lock
+    /// belongs.
     ///
     /// 1. The holder that is known here, if the rules let it in.
     /// 2. Else the holder that the ledger knows: a renewal by another credential may have come since.
+    /// 3. Of a lock that is not known it is told whether the ledger ever came as far.
     ///
     /// # Errors
     /// As [`lock_of_s3_key`](Self::lock_of_s3_key) and [`Access::of_holder`](crate::engine::access::Access::of_holder).
@@ -83,10 +86,31 @@ impl Engine {
             return Ok(asks);
         }
         // Step 2.
-        let LockRecord { grant, credential, .. } = self.lock_of_s3_key(token, lock).await?;
+        let found = self.lock_of_s3_key(token, lock).await;
+        // Step 3.
+        if matches!(found, Err(EngineError::LockNotFound)) {
+            self.tell_if_ahead(token).await;
+        }
+        let LockRecord { grant, credential, .. } = found?;
         let holder = grant.principal.map(|principal| LockHolder { principal, credential });
         self.inner.lock_holders.keep((token, lock), holder.clone(), now);
         access.of_holder(holder.as_ref()).await
+    }
+
+    /// Counts a key of S3 whose token is above all that this ledger has sealed or voided. Nobody makes up a key that signs, and a token
+    /// is given out only once it is sealed (I5): so the ledger went back, and no re-fence has noted it. The place is read after the
+    /// lock was not found, so what was sealed meanwhile counts.
+    async fn tell_if_ahead(&self, token: Token) {
+        let ledger = Arc::clone(&self.inner.ledger);
+        // A ledger that does not answer is told by others; the next request asks again.
+        let Ok(place) = self.call(async move { ledger.place(None).await }).await else { return };
+        if token.get() > place.highest.max(place.floor) {
+            tracing::error!(
+                "a good signature is by the key of a token above all that were ever granted: the ledger went back, \
+                 or the root of its S3 keys is that of another ledger, too"
+            );
+            ::metrics::counter!(KEYS_AHEAD).increment(1);
+        }
     }
 }
 

@@ -1,9 +1,9 @@
-//! Mutants of `acts.prune` and of what the rule says of tokens that history has let go.
+//! Mutants of `acts.prune`, of what is kept by agreement, and of what the rule says of tokens that history has let go.
 
 use fence_tests::mutants::Edit;
 
 use super::{Mutant, mutant};
-use crate::ledger::conformance;
+use crate::ledger::{conformance, kept};
 
 pub const MUTANTS: &[Mutant] = &[
     mutant!("prunes-the-newest": "the newest operation of a resource goes with the others: the table refuses that",
@@ -37,5 +37,25 @@ pub const MUTANTS: &[Mutant] = &[
     mutant!("tokens-above-history-are-stale": "one is refused as stale that is above all that history has let go",
         caught by conformance::tidying::tokens_of_history_are_stale::on_postgres, which says "left: Stale",
         "older": "AND NOT acts.is_kept(p_token, h.token)" => "",
+    ),
+    mutant!("shorter-times-count-at-once": "a shorter time that is agreed counts for what was made before it",
+        caught by kept::nothing_goes_earlier_than_was_agreed_when_it_was_made, which says "after 31 days",
+        "agree": "AND acts.seconds(u.value) < acts.seconds(a.value)" => "AND false",
+    ),
+    mutant!("longer-times-end-with-shorter-ones": "a longer time counts on for the shorter one only",
+        caught by kept::nothing_goes_earlier_than_was_agreed_when_it_was_made, which says "after 31 days",
+        "agree": "now + acts.seconds(a.value) * interval" => "now + acts.seconds(u.value) * interval",
+    ),
+    mutant!("longer-times-never-end": "what was agreed before counts for ever",
+        caught by kept::nothing_goes_earlier_than_was_agreed_when_it_was_made, which says "after 61 days",
+        "agreed_s": "AND b.until > (SELECT w.at FROM fencegate.own_time w)" => "",
+    ),
+    mutant!("sweeps-what-is-agreed": "keys are swept as the caller says, whatever is agreed",
+        caught by kept::nothing_goes_earlier_than_was_agreed_when_it_was_made, which says "after 31 days",
+        "sweep": "p_keys_s := greatest(p_keys_s, acts.agreed_s('keys_kept'));" => "",
+    ),
+    mutant!("prunes-what-is-agreed": "history is let go as the caller says, whatever is agreed",
+        caught by kept::nothing_goes_earlier_than_was_agreed_when_it_was_made, which says "after 31 days",
+        "prune": "greatest(p_history_s, kept_s)" => "p_history_s",
     ),
 ];

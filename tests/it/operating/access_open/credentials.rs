@@ -34,10 +34,10 @@ const WORKS: &str = "allow = [\"lock\", \"write\", \"read\", \"list\"]\nresource
 const READS: &str = "allow = [\"read\"]\nresources = [\"lake:*\"]";
 
 /// A gateway that speaks S3; `ann` works on a bucket, and `bob` reads.
-struct Lake {
+pub(super) struct Lake {
     gateway: Gateway,
-    client: Client,
-    s3: SocketAddr,
+    pub(super) client: Client,
+    pub(super) s3: SocketAddr,
     rules: Rules,
     bob: Key,
 }
@@ -51,7 +51,7 @@ struct Tools {
 }
 
 impl Lake {
-    async fn new(setup: SetUp, ann: &[&Key]) -> Self {
+    pub(super) async fn new(setup: SetUp, ann: &[&Key]) -> Self {
         let (settings, s3) = speaking_s3(setup.settings().await);
         let (rules, bob) = (Rules::new().await, Key::new().await);
         let text = text(&rules, &bob, ann);
@@ -65,13 +65,13 @@ impl Lake {
         lake
     }
 
-    async fn locked(&self, key: &Key, resource: &str) -> Lock {
+    pub(super) async fn locked(&self, key: &Key, resource: &str) -> Lock {
         let body = json!({ "resource": resource, "ttl": "1h" });
         key.by(self.client.lock(&body)).send().await.expect(201).parse()
     }
 
     /// Puts rules in force by which `ann` has these keys, and these lines stand before all others.
-    async fn apply(&self, head: &str, ann: &[&Key]) {
+    pub(super) async fn apply(&self, head: &str, ann: &[&Key]) {
         let text = format!("{head}{}", text(&self.rules, &self.bob, ann));
         let body = json!({ "rules": text, "reason": "the test says so" });
         self.rules.admin.by(put_rules(&self.client, &body)).send().await.expect(200);
@@ -111,7 +111,7 @@ fn text(rules: &Rules, bob: &Key, ann: &[&Key]) -> String {
     roles + &principal("ann", "worker", ann) + &principal("bob", "reader", &[bob])
 }
 
-fn revoking(key: &Key) -> String {
+pub(super) fn revoking(key: &Key) -> String {
     format!("revoked = [\"key:{}\"]\n", kid(key))
 }
 

@@ -12,6 +12,7 @@ mod feeds;
 mod flight;
 mod guarded;
 mod lines;
+mod part_races;
 mod parts;
 mod terms;
 

@@ -7,6 +7,7 @@ mod documents;
 mod ended_locks;
 mod kills;
 mod pauses;
+mod put_back;
 mod refused;
 pub mod rig;
 mod shares;
