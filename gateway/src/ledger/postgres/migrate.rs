@@ -24,7 +24,7 @@ static MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| Migrator {
 });
 
 /// The files of `schema/postgres/tables`.
-pub(in crate::ledger) const TABLES: [File; 17] = [
+pub(in crate::ledger) const TABLES: [File; 18] = [
     (1, "fences", include_str!("../../../../schema/postgres/tables/0001_fences.sql")),
     (2, "data", include_str!("../../../../schema/postgres/tables/0002_data.sql")),
     (3, "line", include_str!("../../../../schema/postgres/tables/0003_line.sql")),
@@ -42,6 +42,7 @@ pub(in crate::ledger) const TABLES: [File; 17] = [
     (15, "numbers", include_str!("../../../../schema/postgres/tables/0015_numbers.sql")),
     (16, "credentials", include_str!("../../../../schema/postgres/tables/0016_credentials.sql")),
     (17, "own time", include_str!("../../../../schema/postgres/tables/0017_own_time.sql")),
+    (18, "root", include_str!("../../../../schema/postgres/tables/0018_root.sql")),
 ];
 
 /// What the migrations keep of themselves.
