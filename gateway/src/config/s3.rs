@@ -40,12 +40,12 @@ pub enum S3Once {
 pub struct S3Root(Vec<Root>);
 
 impl S3Root {
-    /// What to say where it is missing beside Postgres.
+    /// Text for a gateway beside Postgres that has none.
     pub const WANTED: &str = "beside postgres it needs s3_root as well, alike on all gateways: put it into the file of the \
                               settings or FENCEGATE_S3_ROOT. `openssl rand -hex 32` makes one for a new ledger. Where an \
                               older version left one in the ledger, it is what this prints to its owner: SELECT \
                               encode(root, 'hex') FROM fencegate.s3_root";
-    /// What to say of a root that others made keys of, and that is not the one of the settings.
+    /// Text for a gateway with another root than that which stands in the ledger in clear.
     pub const IN_CLEAR: &str = "an older version left the root of S3 keys in the ledger; keys that were made of it need it \
                                 as s3_root, and this prints it to the owner of the ledger: SELECT encode(root, 'hex') \
                                 FROM fencegate.s3_root";

@@ -1,5 +1,5 @@
-//! What keys of S3 are derived from, and where that is kept. Never in the ledger, which has a digest: whoever reads a dump, a
-//! replica or a backup of it could make the key of any lock (I18). Beside Postgres it is a setting, in a data directory a file.
+//! The root of S3 keys, and where it is kept. Never in the ledger, which has a digest: whoever reads a dump, a replica or a
+//! backup of it could make the key of any lock (I18). Beside Postgres it is a setting, in a data directory a file.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write as _};
@@ -17,10 +17,11 @@ use crate::ledger::sqlite::SqliteLedger;
 
 /// The file of the root in a data directory.
 pub(super) const FILE: &str = "s3.root";
-/// Its name until it is whole.
+/// The name of that file until it is whole.
 const TEMPORARY: &str = "s3.root.new";
 /// A file that is longer has no root in it.
 const FILE_BYTES_MAX: u64 = 256;
+const UNREADABLE: &str = "cannot read what the ledger has of the root of S3 keys";
 
 /// The root of the settings, or a new one for a gateway that keeps nothing.
 ///
@@ -134,8 +135,6 @@ pub(super) async fn agree_on_clear(ledger: &PgLedger) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-const UNREADABLE: &str = "cannot read what the ledger has of the root of S3 keys";
-
 fn new() -> anyhow::Result<Root> {
     Root::generate().context("the system has no random bytes")
 }
@@ -158,16 +157,18 @@ fn read(file: &Path) -> anyhow::Result<Option<Root>> {
 
 /// Writes the file as a whole, for this user only, and returns once the disk has it.
 fn write(directory: &Path, root: &Root) -> anyhow::Result<()> {
-    let (temporary, file) = (directory.join(TEMPORARY), directory.join(FILE));
-    let written = || -> io::Result<()> {
-        let mut options = OpenOptions::new();
-        let options = options.write(true).create(true).truncate(true).mode(0o600);
-        let mut made = options.open(&temporary)?;
-        writeln!(made, "{}", root.reveal())?;
-        made.sync_all()?;
-        fs::rename(&temporary, &file)?;
-        // The new name is on disk only once its directory is.
-        File::open(directory)?.sync_all()
-    };
-    written().with_context(|| format!("cannot write {}", file.display()))
+    replace(directory, root)
+        .with_context(|| format!("cannot write {}", directory.join(FILE).display()))
+}
+
+fn replace(directory: &Path, root: &Root) -> io::Result<()> {
+    let temporary = directory.join(TEMPORARY);
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let mut made = options.open(&temporary)?;
+    writeln!(made, "{}", root.reveal())?;
+    made.sync_all()?;
+    fs::rename(&temporary, directory.join(FILE))?;
+    // The new name is on disk only once its directory is.
+    File::open(directory)?.sync_all()
 }

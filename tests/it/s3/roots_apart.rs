@@ -1,4 +1,5 @@
-//! Whoever reads the ledger cannot make keys: no byte of the root is in it, and what older gateways left there goes away.
+//! The root is apart from the ledger, so that who reads that can make no keys: no byte of it is there, and what older gateways
+//! left there goes away.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -81,7 +82,8 @@ async fn used() -> (Gateway, Lock, String, String) {
 #[tokio::test]
 async fn a_data_directory_has_the_root_in_a_file_and_not_in_its_ledger() {
     let (mut gateway, lock, key, root) = used().await;
-    let mode = |gateway: &Gateway| fs::metadata(file(gateway)).expect("a file").permissions().mode();
+    let mode =
+        |gateway: &Gateway| fs::metadata(file(gateway)).expect("a file").permissions().mode();
     assert_eq!(mode(&gateway) & 0o777, 0o600);
     assert!(!is_in_a_file(&gateway.data_dir(), &root));
     // One that is lost or from elsewhere is noticed, and nothing is put in its place.

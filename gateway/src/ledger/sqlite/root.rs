@@ -1,7 +1,9 @@
-//! What the ledger knows of the root of S3 keys: a digest. And the root itself, if a gateway of an older version left it here.
+//! The digest of the root of S3 keys, which is all that the ledger has of it; and the root itself, if a gateway of an older
+//! version left it here.
 
 use fence_core::ports::LedgerError;
 
+use super::file::rolled_back;
 use super::{SqliteLedger, disk};
 use crate::ledger::s3_root;
 
@@ -24,11 +26,13 @@ impl SqliteLedger {
     pub async fn note_s3_root(&self, digest: &str) -> Result<String, LedgerError> {
         let mut writer = self.writer.lock().await;
         let connection = self.connected(&mut writer).await?;
-        let note = sqlx::query_scalar(
-            "UPDATE guard SET s3_root_digest = coalesce(s3_root_digest, ?1) RETURNING s3_root_digest",
-        );
-        let noted = note.bind(digest).fetch_one(connection).await;
-        noted.map_err(|error| self.unwritten(error))
+        sqlx::query("UPDATE guard SET s3_root_digest = ?1 WHERE s3_root_digest IS NULL")
+            .bind(digest)
+            .execute(&mut *connection)
+            .await
+            .map_err(|error| self.unwritten(error))?;
+        let read = sqlx::query_scalar("SELECT s3_root_digest FROM guard");
+        read.fetch_one(connection).await.map_err(rolled_back)
     }
 
     /// The root, if a gateway of an older version left it here in clear.
