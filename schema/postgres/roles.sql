@@ -34,10 +34,10 @@ END $$;
 REVOKE UPDATE ON ALL SEQUENCES IN SCHEMA fencegate FROM fencegate_gateway;
 GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA fencegate TO fencegate_gateway;
 
--- What is only ever added to: grants, writes, the audit, its leaves, events, rules, the root of S3 keys. So are the fence,
+-- What is only ever added to: grants, writes, the audit, its leaves, events, rules. So are the fence,
 -- which rises, and buckets, whose depth stays.
 GRANT INSERT ON fencegate.access, fencegate.adoptions, fencegate.events, fencegate.events_rewound,
-    fencegate.operations, fencegate.s3_root TO fencegate_gateway;
+    fencegate.operations TO fencegate_gateway;
 GRANT INSERT, UPDATE ON fencegate.fences, fencegate.audit_tiles, fencegate.drained_upstreams, fencegate.s3_buckets
     TO fencegate_gateway;
 
@@ -63,6 +63,10 @@ GRANT INSERT, UPDATE, DELETE ON fencegate.access_roles, fencegate.blob_garbage, 
     fencegate.blob_store, fencegate.buried, fencegate.gateways, fencegate.idempotency_keys, fencegate.locks,
     fencegate.milestones, fencegate.objects, fencegate.rejections, fencegate.replaced_versions, fencegate.stocks, fencegate.upload_parts,
     fencegate.uploads, fencegate.upstream_intents, fencegate.waiters, fencegate.waiter_resources TO fencegate_gateway;
+
+-- The root of S3 keys, which older gateways left here, is taken away by those that have it from their settings.
+REVOKE INSERT ON fencegate.s3_root FROM fencegate_gateway;
+GRANT DELETE ON fencegate.s3_root TO fencegate_gateway;
 
 -- What triggers note with the owner's rights, and is taken away once it is added up.
 GRANT DELETE ON fencegate.stock_changes TO fencegate_gateway;

@@ -13,6 +13,9 @@ use crate::client::{Client, plain_http};
 use crate::process::{DEADLINE, Home, eventually, free_port, loopback};
 use crate::secrets;
 
+/// The root of S3 keys of gateways on Postgres.
+const S3_ROOT: &str = "5353535353535353535353535353535353535353535353535353535353535353";
+
 /// How a gateway is started.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -37,6 +40,12 @@ impl Settings {
     /// Sets an environment variable.
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Takes an environment variable away again.
+    pub fn without_env(mut self, name: &str) -> Self {
+        self.env.retain(|(known, _)| known != name);
         self
     }
 
@@ -101,12 +110,14 @@ impl Gateway {
         Settings { args: Vec::new(), env: Vec::new(), binary: None }
     }
 
-    /// A gateway on a Postgres database and etcd, under a prefix of its own.
+    /// A gateway on a Postgres database and etcd, under a prefix of its own. Those of one ledger have a root of S3 keys alike,
+    /// for tests that turn S3 on.
     pub fn clustered(postgres: &str, etcd: &str, prefix: &str) -> Settings {
         Settings { args: Vec::new(), env: Vec::new(), binary: None }
             .flag("--postgres", postgres)
             .flag("--etcd", etcd)
             .flag("--etcd-prefix", prefix)
+            .env("FENCEGATE_S3_ROOT", S3_ROOT)
     }
 
     fn new(settings: Settings) -> Self {

@@ -116,7 +116,7 @@ fn metrics(gateway: SocketAddr, credential: &str) -> Option<Vec<u8>> {
 ///
 /// The server is asked itself: a proxy in between may be a task of this very thread. No two servers have a database of the
 /// same name.
-fn dump(url: &str) -> Option<Vec<u8>> {
+pub fn dump(url: &str) -> Option<Vec<u8>> {
     let direct = Postgres::shared_already().map(|server| server.url(database_in(url)));
     let asked = direct.into_iter().chain([url.to_owned()]);
     asked.into_iter().find_map(|url| {

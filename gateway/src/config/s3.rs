@@ -40,6 +40,16 @@ pub enum S3Once {
 pub struct S3Root(Vec<Root>);
 
 impl S3Root {
+    /// Text for a gateway beside Postgres that has none.
+    pub const WANTED: &str = "beside postgres it needs s3_root as well, alike on all gateways: put it into the file of the \
+                              settings or FENCEGATE_S3_ROOT. `openssl rand -hex 32` makes one for a new ledger. Where an \
+                              older version left one in the ledger, it is what this prints to its owner: SELECT \
+                              encode(root, 'hex') FROM fencegate.s3_root";
+    /// Text for a gateway with another root than that which stands in the ledger in clear.
+    pub const IN_CLEAR: &str = "an older version left the root of S3 keys in the ledger; keys that were made of it need it \
+                                as s3_root, and this prints it to the owner of the ledger: SELECT encode(root, 'hex') \
+                                FROM fencegate.s3_root";
+
     /// Reads one root, or two between a comma.
     ///
     /// # Errors
@@ -134,6 +144,9 @@ impl Config {
             let set = others.into_iter().find(|(_, is_set)| *is_set);
             return set.map(|(name, _)| (name, "it needs s3_listen as well".to_owned()));
         };
+        if self.postgres.is_some() && self.s3_root.is_none() {
+            return Some(("s3_listen", S3Root::WANTED.into()));
+        }
         let by_proxy = self.tls == TlsBy::Proxy;
         if self.s3_endpoint.is_none() && (address.ip().is_unspecified() || by_proxy) {
             let why = "it needs s3_endpoint as well: where callers reach it";

@@ -667,6 +667,10 @@ fn settings_of_s3_are_checked() {
             "s3_listen (from FILE): it needs s3_endpoint",
         ),
         ("multipart_kept = \"1m\"", "multipart_kept (from FILE): 1m is not from 1h"),
+        (
+            "s3_listen = \"127.0.0.1:1\"\npostgres = \"postgres://u@127.0.0.1/d\"\netcd = [\"127.0.0.1:2379\"]",
+            "s3_listen (from FILE): beside postgres it needs s3_root as well",
+        ),
         ("s3_root = \"hush\"", "s3_root (from FILE): "),
         ("s3_root = [\"hush\"]", "s3_root (from FILE): "),
     ] {

@@ -8,6 +8,7 @@ use fence_core::ports::{By, Ledger, LedgerError, RulesChange, RulesChanged, Rule
 use fencegate_access::{Action, Rules};
 use tokio_util::task::TaskTracker;
 
+use super::root;
 use crate::config::{Config, ConfigError};
 use crate::data_dir::{DataDir, InUse};
 use crate::engine::access::{
@@ -175,7 +176,11 @@ pub(super) async fn on_ledger<T>(
     }
 }
 
-async fn shared(config: &Config) -> anyhow::Result<PgLedger> {
+/// The ledger on Postgres, brought up to date.
+///
+/// # Errors
+/// There is none, or it cannot be used.
+pub(super) async fn shared(config: &Config) -> anyhow::Result<PgLedger> {
     let Some(url) = &config.postgres else { bail!("no Postgres is named") };
     let options = super::shared::postgres_options(url)?;
     let ledger = PgLedger::new(PgSettings {
@@ -189,15 +194,18 @@ async fn shared(config: &Config) -> anyhow::Result<PgLedger> {
 }
 
 /// The ledger of a data directory, which no gateway may use meanwhile.
-struct Embedded {
-    ledger: SqliteLedger,
+pub(super) struct Embedded {
+    pub(super) ledger: SqliteLedger,
     _data_dir: DataDir,
 }
 
 impl Embedded {
     /// What is not there yet is made as `serve` makes it, the mint too: a ledger without its mint would seem to have
     /// lost it.
-    async fn open(config: &Config) -> anyhow::Result<Self> {
+    ///
+    /// # Errors
+    /// A gateway uses it, or it cannot be used.
+    pub(super) async fn open(config: &Config) -> anyhow::Result<Self> {
         // The gateway that uses it should have been asked at its socket.
         let data_dir = DataDir::lock(&config.data_dir).map_err(|error| {
             match config.socket_trouble().filter(|_| error.is::<InUse>()) {
@@ -210,6 +218,7 @@ impl Embedded {
         let path = SqliteLedger::path(&config.data_dir);
         let clock = Arc::clone(&runtime.clock);
         let ledger = SqliteLedger::open(&path, clock, runtime.ids.uuid()).await?;
+        root::leave_ledger(&config.data_dir, &ledger).await?;
         Ok(Self { ledger, _data_dir: data_dir })
     }
 }

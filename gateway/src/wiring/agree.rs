@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use fence_core::ports::Ledger as _;
 
-use super::s3;
+use super::root;
 use crate::config::{Config, S3Root};
 use crate::engine::agreement::{self, Agreement};
 use crate::ledger::postgres::{self, Change, PgLedger, PgSettings};
@@ -24,12 +24,43 @@ pub(super) fn terms(config: &Config, s3_root: Option<&S3Root>) -> BTreeMap<Strin
 
 /// Refuses a gateway whose settings are not those that are agreed. The first one on a ledger brings them.
 ///
+/// A gateway with S3 also takes away a root of keys that an older one left in the ledger in clear; others warn of it:
+/// 1. That is what is agreed, unless something is: keys were made of it.
+/// 2. All gateways have what is agreed from their settings, this one too.
+/// 3. So the ledger need not have it.
+///
 /// # Errors
 /// It has others, or the ledger does not answer.
 pub(super) async fn hold_to(
+    config: &Config,
     ledger: &PgLedger,
-    terms: &BTreeMap<String, String>,
+    s3_root: Option<&S3Root>,
 ) -> anyhow::Result<()> {
+    // Step 1.
+    let is_in_clear = root::agree_on_clear(ledger).await?;
+    // Step 2.
+    let held = hold_terms(ledger, &terms(config, s3_root)).await;
+    if !is_in_clear {
+        return held;
+    }
+    if s3_root.is_none() {
+        tracing::warn!(
+            "an older version left the root of S3 keys in the ledger: whoever reads it can make the key of any lock; \
+             a start with that as s3_root, and s3_listen, removes it"
+        );
+        return held;
+    }
+    held.context(S3Root::IN_CLEAR)?;
+    // Step 3.
+    ledger.remove_s3_root().await.context(
+        "cannot remove the root of S3 keys from the ledger; a role that does not own it needs what \
+         schema/postgres/roles.sql grants",
+    )?;
+    tracing::info!("the root of S3 keys was removed from the ledger: it is a setting");
+    Ok(())
+}
+
+async fn hold_terms(ledger: &PgLedger, terms: &BTreeMap<String, String>) -> anyhow::Result<()> {
     let agreed = ledger.agree_first(terms).await.context("cannot read what the gateways agreed")?;
     let differences = agreement::differences(terms, &agreed);
     if differences.is_empty() {
@@ -61,8 +92,8 @@ pub async fn agree(config: &Config, reason: &str) -> anyhow::Result<String> {
     });
     ledger.check().await.context("cannot use the Postgres server")?;
     postgres::migrate(&options).await?;
-    let s3_root = s3::root(config, &ledger).await?;
-    let agreed = ledger.agree(&terms(config, s3_root.as_ref()), reason).await;
+    let s3_root = config.s3_root.as_ref().filter(|_| config.s3_listen.is_some());
+    let agreed = ledger.agree(&terms(config, s3_root), reason).await;
     Ok(told(&agreed.context("cannot change what is agreed")?))
 }
 

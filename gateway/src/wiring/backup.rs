@@ -13,6 +13,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::task::TaskTracker;
 
+use super::root;
 use crate::blobs::{BlobsUrl, ObjectBlobs};
 use crate::config::Config;
 use crate::ledger::sqlite::SqliteLedger;
@@ -43,7 +44,8 @@ pub struct Backup {
 /// 3. The mint, last: a directory without one is refused, and so is a backup that broke off. Its mark is
 ///    above the ledger's, which says that the ledger is an older copy. So a gateway starts on a backup only
 ///    after a re-fence: what was granted and written since is not in it.
-/// 4. All of it is on disk before anybody is told so.
+/// 4. All of it is on disk before anybody is told so. The root of S3 keys is not in it: whoever can read a backup could make
+///    the key of any lock.
 pub async fn backup(config: &Config, to: &Path) -> anyhow::Result<Backup> {
     ensure!(
         !config.is_shared(),
@@ -59,6 +61,7 @@ pub async fn backup(config: &Config, to: &Path) -> anyhow::Result<Backup> {
     let runtime = runtime::runtime(TaskTracker::new());
     let ledger = SqliteLedger::open(&path, runtime.clock, runtime.ids.uuid()).await?;
     let blobs = copy_blobs(config, &ledger, &to).await?;
+    let has_root = root::strip(&ledger).await?;
     let mark = ledger.mark().await?;
     ledger.close().await?;
     let synced = File::open(&path).and_then(|ledger| ledger.sync_all());
@@ -68,7 +71,8 @@ pub async fn backup(config: &Config, to: &Path) -> anyhow::Result<Backup> {
         let synced = File::open(parent).and_then(|parent| parent.sync_all());
         synced.with_context(|| format!("cannot sync {}", parent.display()))?;
     }
-    let told = told(&to, fs::metadata(&path)?.len(), &blobs)?;
+    let root = has_root.then(|| from.join(root::FILE));
+    let told = told(&to, fs::metadata(&path)?.len(), &blobs, root.as_deref())?;
     Ok(Backup { told, whole: !blobs.unread.iter().any(|(pointer, _)| pointer.current) })
 }
 
@@ -195,7 +199,12 @@ async fn copy_blob(
     Ok(Ok(size))
 }
 
-fn told(to: &Path, ledger_bytes: u64, blobs: &Copied) -> Result<String, std::fmt::Error> {
+fn told(
+    to: &Path,
+    ledger_bytes: u64,
+    blobs: &Copied,
+    root: Option<&Path>,
+) -> Result<String, std::fmt::Error> {
     let mut text = String::new();
     writeln!(text, "backup in {}", to.display())?;
     writeln!(text, "ledger: {ledger_bytes} bytes")?;
@@ -213,6 +222,14 @@ fn told(to: &Path, ledger_bytes: u64, blobs: &Copied) -> Result<String, std::fmt
         for (pointer, why) in blobs.unread.iter().take(LISTED_MAX) {
             writeln!(text, "  {}: {why}", super::scrub::place(pointer))?;
         }
+    }
+    if let Some(root) = root {
+        writeln!(
+            text,
+            "S3:     not in it is {}, from which all access keys are derived: keep it where secrets are kept; \
+             without it, keys that were made so far are nobody's",
+            root.display()
+        )?;
     }
     writeln!(
         text,

@@ -8,7 +8,7 @@ use anyhow::bail;
 use fence_core::ports::{Ledger, Mint, Runtime};
 use tokio_util::sync::CancellationToken;
 
-use super::Parts;
+use super::{Parts, root};
 use crate::config::Config;
 use crate::data_dir::DataDir;
 use crate::ledger::sqlite::SqliteLedger;
@@ -45,6 +45,11 @@ pub(super) async fn open(config: &Config, runtime: &Runtime) -> anyhow::Result<P
     let ledger = SqliteLedger::open(&path, clock, runtime.ids.uuid()).await?;
     let ledger = ledger.keeping_versions(!config.versions_kept.is_zero());
     compare(directory, &ledger, &mint).await?;
+    root::leave_ledger(directory, &ledger).await?;
+    let s3_root = match config.s3_listen {
+        Some(_) => Some(root::in_directory(config, &ledger).await?),
+        None => None,
+    };
     raise_mark(&ledger, &mint).await?;
     tracing::info!(directory = %directory.display(), "ledger on SQLite, embedded mint");
     let (ledger, mint) = (Arc::new(ledger), Arc::new(mint));
@@ -57,7 +62,7 @@ pub(super) async fn open(config: &Config, runtime: &Runtime) -> anyhow::Result<P
         // One writer: a second committer would only halve the batches.
         committers: 1,
         audit_places: Vec::new(),
-        s3_root: None,
+        s3_root,
         embedded: Some(Arc::new(Embedded { ledger, mint, _data_dir: data_dir })),
     })
 }

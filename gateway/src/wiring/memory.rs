@@ -7,7 +7,7 @@ use fence_core::memory::{MemoryBlobs, MemoryLedger, MemoryMint};
 use fence_core::ports::Runtime;
 use tokio_util::sync::CancellationToken;
 
-use super::{Base, Parts, access, run};
+use super::{Base, Parts, access, root, run};
 use crate::config::Config;
 
 /// Runs a gateway in memory until `soft` is cancelled and everything in flight is done, or `hard` is. `ready` hears
@@ -22,7 +22,7 @@ pub async fn dev(
     ready: impl FnOnce(SocketAddr) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let base = Base::new()?;
-    let parts = open(&config, &base.runtime);
+    let parts = open(&config, &base.runtime)?;
     if let Some(rules) = rules {
         access::begin_with(&*parts.ledger, rules).await?;
     }
@@ -30,14 +30,14 @@ pub async fn dev(
 }
 
 /// The adapters that all others are compared with.
-fn open(config: &Config, runtime: &Runtime) -> Parts {
+fn open(config: &Config, runtime: &Runtime) -> anyhow::Result<Parts> {
     let clock = &runtime.clock;
     let ledger = MemoryLedger::new(Arc::clone(clock), runtime.ids.uuid());
     let ledger = match config.versions_kept.is_zero() {
         true => ledger,
         false => ledger.keeping_versions(),
     };
-    Parts {
+    Ok(Parts {
         kinds: ["memory", "memory"],
         shared: None,
         ledger: Arc::new(ledger),
@@ -47,6 +47,6 @@ fn open(config: &Config, runtime: &Runtime) -> Parts {
         committers: 1,
         embedded: None,
         audit_places: Vec::new(),
-        s3_root: None,
-    }
+        s3_root: config.s3_listen.map(|_| root::in_memory(config)).transpose()?,
+    })
 }

@@ -10,6 +10,7 @@ mod doors;
 mod embedded;
 mod memory;
 mod refence;
+mod root;
 mod s3;
 mod scrub;
 mod shared;
@@ -74,7 +75,7 @@ struct Parts {
     audit_places: Vec<Arc<dyn CheckpointPlace>>,
     /// The ledger, if gateways of other versions may work on it.
     shared: Option<Arc<PgLedger>>,
-    /// What keys of S3 are derived from, if it was read already: to hold it against what other gateways have.
+    /// What keys of S3 are derived from; none where S3 is off.
     s3_root: Option<S3Root>,
 }
 
@@ -146,11 +147,7 @@ async fn run(
     }
     places.extend(audit::witnesses(&config)?);
     let audit_places = AuditPlaces(places);
-    let s3_root = match &parts.s3_root {
-        Some(root) => Some(root.clone()),
-        None => s3::root(&config, &*parts.ledger).await?,
-    };
-    let settings = settings(&config, parts.committers, s3_root.as_ref())?;
+    let settings = settings(&config, parts.committers, parts.s3_root.as_ref())?;
     let settings = engine::Settings { audit_key, audit_places, ..settings };
     let ground = ground(&config, &parts, blobs.is_some());
     let ledger = Arc::clone(&parts.ledger);

@@ -1,46 +1,17 @@
-//! What keys of S3 are derived from: the root of the settings, or else that of the ledger. And what commands do with keys and
-//! buckets that have the ledger at hand: whoever has it has all there is.
+//! Keys and buckets of S3, for commands that have the ledger at hand, and for a key also the root.
 
 use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
-use fence_core::ports::{Bucket, By, DroppedBucket, Ledger, MadeBucket};
+use fence_core::ports::{Bucket, By, DroppedBucket, Ledger as _, MadeBucket};
 use fence_core::wire;
 use fencegate_s3::bucket::{BucketName, Depth};
-use fencegate_s3::key::{Keys, Root};
+use fencegate_s3::key::Keys;
 
-use super::access::on_ledger;
+use super::access::{self, Embedded, on_ledger};
+use super::root;
 use crate::config::{Config, S3Root};
 use crate::engine::{self, EngineError, agreement};
-
-/// The root of a gateway's keys, if S3 is on.
-///
-/// # Errors
-/// The ledger does not answer.
-pub(super) async fn root(config: &Config, ledger: &dyn Ledger) -> anyhow::Result<Option<S3Root>> {
-    match config.s3_listen {
-        Some(_) => root_of(config, ledger).await.map(Some),
-        None => Ok(None),
-    }
-}
-
-/// 1. That of the settings.
-/// 2. That of the ledger; a new one, if it has none yet.
-async fn root_of(config: &Config, ledger: &dyn Ledger) -> anyhow::Result<S3Root> {
-    // Step 1.
-    if let Some(root) = &config.s3_root {
-        return Ok(root.clone());
-    }
-    // Step 2.
-    let mut proposed = [0; 32];
-    hex::decode_to_slice(new_root()?.reveal(), &mut proposed).context("a root is 32 bytes")?;
-    let root = ledger.s3_root(proposed).await.context("cannot read the root of S3 keys")?;
-    Ok(S3Root::from(Root::parse(&hex::encode(root)).context("the root of the ledger")?))
-}
-
-fn new_root() -> anyhow::Result<Root> {
-    Root::generate().context("the system has no random bytes")
-}
 
 /// The keys that follow from a root.
 ///
@@ -53,22 +24,35 @@ pub(super) fn keys(root: &S3Root) -> anyhow::Result<Arc<Keys>> {
 /// Makes a key, as gateways with these settings would: with these rights, or else of a principal.
 ///
 /// # Errors
-/// The ledger cannot be used; or its gateways have agreed on another root than this command was told.
+/// There is no root, or the gateways have agreed on another one; or the ledger cannot be used.
 pub async fn new_s3_key(
     config: &Config,
     rights: Option<wire::S3Rights>,
 ) -> anyhow::Result<wire::S3Key> {
-    on_ledger(config, async |ledger| {
-        let root = root_of(config, ledger).await?;
-        let place = ledger.place(None).await.context("cannot read what the gateways agreed")?;
-        let agreed = place.agreed.get(agreement::S3_ROOT);
-        ensure!(
-            agreed.is_none_or(|agreed| *agreed == root.fingerprint()),
-            "the gateways of this ledger have another s3_root: their keys would not be these"
-        );
-        Ok(engine::new_s3_key(&*keys(&root)?, rights)?)
-    })
-    .await
+    let root = match &config.postgres {
+        Some(_) => agreed_root(config).await?,
+        None => {
+            let embedded = Embedded::open(config).await?;
+            let root = root::in_directory(config, &embedded.ledger).await;
+            embedded.ledger.close().await?;
+            root?
+        }
+    };
+    Ok(engine::new_s3_key(&*keys(&root)?, rights)?)
+}
+
+/// The root of the settings, if it is the one that the gateways on Postgres have.
+async fn agreed_root(config: &Config) -> anyhow::Result<S3Root> {
+    let root = config.s3_root.clone().context(S3Root::WANTED)?;
+    let ledger = access::shared(config).await?;
+    root::agree_on_clear(&ledger).await?;
+    let place = ledger.place(None).await.context("cannot read what the gateways agreed")?;
+    let agreed = place.agreed.get(agreement::S3_ROOT);
+    ensure!(
+        agreed.is_none_or(|agreed| *agreed == root.fingerprint()),
+        "the gateways of this ledger have another s3_root: their keys would not be these"
+    );
+    Ok(root)
 }
 
 /// All buckets, in the ledger itself.

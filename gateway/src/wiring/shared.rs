@@ -8,7 +8,7 @@ use fence_core::ports::{CheckpointPlace, Runtime};
 use sqlx::postgres::PgConnectOptions;
 use tokio_util::sync::CancellationToken;
 
-use super::{Parts, agree, s3};
+use super::{Parts, agree};
 use crate::config::{Config, PostgresUrl, Secret};
 use crate::ledger::postgres::{self, PgLedger, PgSettings};
 use crate::mint::{self, EtcdMint, EtcdSettings};
@@ -49,8 +49,8 @@ pub(super) async fn open(
              its own (schema/postgres/roles.sql)"
         );
     }
-    let s3_root = s3::root(config, &ledger).await?;
-    agree::hold_to(&ledger, &agree::terms(config, s3_root.as_ref())).await?;
+    let s3_root = config.s3_root.clone().filter(|_| config.s3_listen.is_some());
+    agree::hold_to(config, &ledger, s3_root.as_ref()).await?;
     tracing::info!(version, "ledger on Postgres, mint on etcd");
     let mint = EtcdMint::connect(&etcd_settings(config), Arc::clone(&runtime.clock))?;
     let mint = Arc::new(mint);

@@ -154,7 +154,6 @@ on_every_ledger! {
         a_bucket_with_objects_is_not_deleted
         buckets_are_held_to_the_rules_in_force
         a_bucket_that_many_make_has_one_depth
-        the_root_of_keys_is_the_first
     }
     drains {
         an_intent_is_judged_like_a_write
@@ -491,7 +490,7 @@ on_every_ledger! {
 
 on_every_database! {
     drains::an_upstream_is_never_forgotten
-    buckets::depths_and_root_are_kept_by_the_database
+    buckets::depths_are_kept_by_the_database
     rule::a_token_at_or_below_the_floor_is_void
     rule::a_frozen_resource_takes_no_write
     rule::a_protected_resource_is_not_deleted

@@ -17,6 +17,7 @@ mod long;
 mod ordinary;
 mod retries;
 mod roots;
+mod roots_apart;
 mod site;
 mod sources;
 mod tools;

@@ -605,8 +605,4 @@ impl Buckets for ScriptedLedger {
     async fn buckets(&self) -> Result<Vec<Bucket>, LedgerError> {
         self.memory.buckets().await
     }
-
-    async fn s3_root(&self, proposed: [u8; 32]) -> Result<[u8; 32], LedgerError> {
-        self.memory.s3_root(proposed).await
-    }
 }

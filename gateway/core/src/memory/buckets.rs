@@ -8,11 +8,10 @@ use async_trait::async_trait;
 use super::MemoryLedger;
 use crate::ports::{Bucket, Buckets, By, DroppedBucket, LedgerError, MadeBucket};
 
-/// All buckets, those that were deleted too, and what keys of S3 are derived from.
+/// All buckets, those that were deleted too.
 #[derive(Clone, Default)]
 pub(super) struct BucketRows {
     rows: BTreeMap<String, BucketRow>,
-    root: Option<[u8; 32]>,
 }
 
 #[derive(Clone)]
@@ -70,9 +69,5 @@ impl Buckets for MemoryLedger {
         let state = self.state();
         let there = state.buckets.rows.values().filter(|row| !row.is_deleted);
         Ok(there.map(|row| row.bucket.clone()).collect())
-    }
-
-    async fn s3_root(&self, proposed: [u8; 32]) -> Result<[u8; 32], LedgerError> {
-        Ok(*self.state().buckets.root.get_or_insert(proposed))
     }
 }

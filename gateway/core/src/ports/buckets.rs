@@ -40,7 +40,7 @@ pub enum DroppedBucket {
     Unknown,
 }
 
-/// The side of the ledger that knows of buckets, and of what keys of S3 are derived from.
+/// The side of the ledger that knows of buckets.
 #[async_trait]
 pub trait Buckets: Send + Sync {
     /// Makes a bucket, unless the rules are others than those under which that was allowed (I17). Doing it again is
@@ -53,7 +53,4 @@ pub trait Buckets: Send + Sync {
 
     /// All buckets, in the order of their names.
     async fn buckets(&self) -> Result<Vec<Bucket>, LedgerError>;
-
-    /// What all keys of S3 are derived from (I18): these 32 bytes if the ledger has none yet, else those that it has.
-    async fn s3_root(&self, proposed: [u8; 32]) -> Result<[u8; 32], LedgerError>;
 }

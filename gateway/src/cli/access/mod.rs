@@ -122,8 +122,8 @@ pub(super) enum Keys {
     ///
     /// With --s3 it is a key for S3 tools, which reads, and makes buckets if its principal is an administrator; to write they
     /// need the key of a lock. Its secret follows from its id and the gateways' root. So this goes through the gateway of
-    /// the data directory or that of --url; on Postgres it works on the ledger, with the `s3_root` of the settings if the
-    /// gateways have one there. Such a key does not expire: to revoke it, take its line out of the rules, or put `key:` and its id
+    /// the data directory or that of --url; on Postgres it works on the ledger, with the `s3_root` of the settings, which is
+    /// that of the gateways. Such a key does not expire: to revoke it, take its line out of the rules, or put `key:` and its id
     /// into `revoked`.
     New(NewGiven),
 }

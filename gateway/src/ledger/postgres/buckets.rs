@@ -1,4 +1,4 @@
-//! Buckets of S3, as calls of `schema/postgres/acts/buckets.sql`, and the root of its keys.
+//! Buckets of S3, as calls of `schema/postgres/acts/buckets.sql`; and what older gateways left here of the root of its keys.
 
 use async_trait::async_trait;
 use fence_core::ports::{Bucket, Buckets, By, DroppedBucket, LedgerError, MadeBucket};
@@ -92,14 +92,25 @@ impl Buckets for PgLedger {
         let rows: Vec<BucketRow> = fetch!(self.sessions, fetch_all, query)?;
         rows.into_iter().map(BucketRow::bucket).collect()
     }
+}
 
-    /// Not an act: who comes first decides, and nothing else depends on it. A lost answer does no harm.
-    async fn s3_root(&self, proposed: [u8; 32]) -> Result<[u8; 32], LedgerError> {
-        let query =
-            sqlx::query("INSERT INTO fencegate.s3_root (root) VALUES ($1) ON CONFLICT DO NOTHING")
-                .bind(proposed.as_slice());
-        fetch_anyway!(self.sessions, execute, query)?;
+impl PgLedger {
+    /// The root of S3 keys, if a gateway of an older version left it here in clear.
+    ///
+    /// # Errors
+    /// A ledger that does not answer.
+    pub async fn s3_root_in_clear(&self) -> Result<Option<[u8; 32]>, LedgerError> {
         let query = sqlx::query_scalar::<_, Vec<u8>>("SELECT r.root FROM fencegate.s3_root r");
-        s3_root(fetch_anyway!(self.sessions, fetch_one, query)?)
+        fetch_anyway!(self.sessions, fetch_optional, query)?.map(s3_root).transpose()
+    }
+
+    /// Removes it. Doing it again is harmless, so a lost answer is, too. The statement names no byte of it: a server may
+    /// log what it is sent.
+    ///
+    /// # Errors
+    /// A ledger that does not answer, or a role that may not do it.
+    pub async fn remove_s3_root(&self) -> Result<(), LedgerError> {
+        let query = sqlx::query("DELETE FROM fencegate.s3_root");
+        fetch_anyway!(self.sessions, execute, query).map(drop)
     }
 }

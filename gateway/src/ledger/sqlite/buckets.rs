@@ -1,4 +1,4 @@
-//! Buckets of S3, and the root of its keys. There is one writer, so each call is a transaction like any other.
+//! Buckets of S3. There is one writer, so each call is a transaction like any other.
 
 use async_trait::async_trait;
 use fence_core::acts::Guard;
@@ -9,7 +9,7 @@ use super::SqliteLedger;
 use super::file::rolled_back;
 use super::load;
 use crate::ledger::rows::BucketRow;
-use crate::ledger::{s3_root, time};
+use crate::ledger::time;
 
 /// Nothing is done under other rules than those that allowed it (I17).
 fn under_rules(guard: &Guard, by: &By) -> Result<(), LedgerError> {
@@ -116,17 +116,5 @@ impl Buckets for SqliteLedger {
         .fetch_all(&mut *reader)
         .await;
         self.keep(reader, rows)?.into_iter().map(BucketRow::bucket).collect()
-    }
-
-    async fn s3_root(&self, proposed: [u8; 32]) -> Result<[u8; 32], LedgerError> {
-        let mut writer = self.writer.lock().await;
-        let connection = self.connected(&mut writer).await?;
-        sqlx::query("INSERT INTO s3_root VALUES (1, ?1) ON CONFLICT DO NOTHING")
-            .bind(proposed.as_slice())
-            .execute(&mut *connection)
-            .await
-            .map_err(|error| self.unwritten(error))?;
-        let root = sqlx::query_scalar("SELECT root FROM s3_root").fetch_one(connection).await;
-        s3_root(root.map_err(rolled_back)?)
     }
 }

@@ -24,6 +24,7 @@ mod open;
 mod queue;
 mod reads;
 mod records;
+mod root;
 mod rulebook;
 mod store;
 mod tables;

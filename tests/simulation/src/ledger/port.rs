@@ -387,10 +387,6 @@ impl Buckets for SimulatedLedger {
     async fn buckets(&self) -> Result<Vec<Bucket>, LedgerError> {
         self.look_up(|memory| now(memory.buckets())).await
     }
-
-    async fn s3_root(&self, proposed: [u8; 32]) -> Result<[u8; 32], LedgerError> {
-        self.act(move |memory| now(memory.s3_root(proposed))).await
-    }
 }
 
 #[async_trait]

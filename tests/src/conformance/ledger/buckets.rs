@@ -99,21 +99,13 @@ pub async fn a_bucket_that_many_make_has_one_depth(ledger: &dyn Ledger) {
     assert!(verdicts.iter().all(agree), "{verdicts:?}");
 }
 
-/// The root is what was proposed first, for ever.
-pub async fn the_root_of_keys_is_the_first(ledger: &dyn Ledger) {
-    assert_eq!(ledger.s3_root([1; 32]).await, Ok([1; 32]));
-    assert_eq!(ledger.s3_root([2; 32]).await, Ok([1; 32]));
-}
-
-/// The database itself keeps depths and root as they are.
-pub async fn depths_and_root_are_kept_by_the_database(ledger: &dyn Ledger, operator: &Operator) {
+/// The database itself keeps depths as they are.
+pub async fn depths_are_kept_by_the_database(ledger: &dyn Ledger, operator: &Operator) {
     made(ledger, "lake", 1).await;
-    ledger.s3_root([1; 32]).await.expect("a root");
     for (sql, what) in [
         ("UPDATE s3_buckets SET depth = 2", "never changed or removed"),
         ("UPDATE s3_buckets SET name = 'bay'", "never changed or removed"),
         ("DELETE FROM s3_buckets", "never changed or removed"),
-        ("DELETE FROM s3_root", "never changed or removed"),
     ] {
         let refusal = operator.refusal(sql).await;
         assert!(refusal.contains(what), "{sql}: {refusal}");
@@ -125,5 +117,4 @@ pub async fn depths_and_root_are_kept_by_the_database(ledger: &dyn Ledger, opera
         operator.refusal(&insert).await;
     }
     assert_eq!(names(ledger).await, ["lake"]);
-    assert_eq!(ledger.s3_root([2; 32]).await, Ok([1; 32]));
 }
