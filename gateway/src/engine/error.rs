@@ -171,7 +171,7 @@ pub enum EngineError {
     #[error("{0}")]
     LedgerUnavailable(String),
     /// The ledger answers, and takes no writes.
-    #[error("the ledger takes no writes: {0}; nothing was applied")]
+    #[error("the ledger does not take that: {0}; nothing was applied")]
     LedgerUnwritable(Unwritable),
     /// A row stayed locked by somebody else's transaction.
     #[error("another transaction on the ledger uses the resource; nothing was applied")]
@@ -233,6 +233,14 @@ impl EngineError {
     pub(super) fn given_up() -> Self {
         Self::LedgerUnavailable(
             "the write was given up after its answer was lost; it took no effect".into(),
+        )
+    }
+
+    /// Whether no number came from the mint: all but grants goes on.
+    pub(super) fn is_of_mint(&self) -> bool {
+        matches!(
+            self,
+            Self::MintUnavailable(_) | Self::MintUnwritable(_) | Self::MintRegressed(_)
         )
     }
 

@@ -36,7 +36,7 @@ pub(in crate::engine) trait Refuses: Display {
 
 impl Refuses for LedgerError {
     fn refuses_all(&self) -> bool {
-        matches!(self, Self::Unwritable(_))
+        matches!(self, Self::Unwritable(_)) && !self.passes()
     }
 }
 

@@ -114,6 +114,7 @@ pub async fn scrub(config: &Config, fix: bool, deep: bool) -> anyhow::Result<Scr
     let report = scrub.run(progress).await.map_err(|error| {
         let doubt = match error {
             EngineError::MintUnavailable(_) => Some("the mint does not answer"),
+            EngineError::MintUnwritable(_) => Some("the mint takes nothing new"),
             EngineError::MintRegressed(_) => Some("the mint has lost its place"),
             EngineError::RefenceRequired(_) => Some("the ledger must be re-fenced"),
             _ => None,

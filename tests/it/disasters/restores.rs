@@ -22,6 +22,11 @@ use tokio::process::Command;
 use super::refence::witness;
 use crate::operating::commands::fencegate;
 
+const DROP_SCHEMAS: &str = "DO $$ DECLARE name text; BEGIN
+    FOR name IN SELECT nspname FROM pg_namespace WHERE nspname = 'fencegate' OR nspname LIKE 'acts%' LOOP
+        EXECUTE format('DROP SCHEMA %I CASCADE', name);
+    END LOOP;
+END $$";
 const R: &str = "job:1";
 
 /// How a ledger on Postgres is backed up and put back.
@@ -204,8 +209,7 @@ impl House {
                 self.other = Some(other);
             }
             Backup::File(file) if kind == Kind::DumpSameDatabase => {
-                let drop = "DROP SCHEMA fencegate CASCADE; DROP SCHEMA acts CASCADE";
-                self.postgres.execute(&self.database, drop).await;
+                self.postgres.execute(&self.database, DROP_SCHEMAS).await;
                 self.load(&self.postgres, file).await;
             }
             Backup::File(file) => {

@@ -15,6 +15,9 @@ pub enum Unwritable {
     /// The gateway's user may only read.
     #[error("the gateway's user may not write")]
     Forbidden,
+    /// Its server was started anew, and it is not known yet whether it lost anything.
+    #[error("its server was started anew, and no gateway has looked yet whether it lost anything")]
+    Restarted,
 }
 
 /// Why an act could not decide.
@@ -26,8 +29,8 @@ pub enum LedgerError {
     /// Definitely not applied: it took longer than a call may. The same batch would take as long again.
     #[error("the ledger took too long: {0}")]
     Slow(String),
-    /// Definitely not applied, and nothing else is: the same batch may be sent again once an operator has seen to it.
-    #[error("the ledger takes no writes: {0}")]
+    /// Definitely not applied, and nothing else is. Where it does not pass by itself, an operator has to see to it.
+    #[error("the ledger does not take that: {0}")]
     Unwritable(Unwritable),
     /// The answer was lost: applied or not. Only a rerun under the same ids can tell.
     #[error("the ledger's answer was lost: {0}")]
@@ -49,6 +52,13 @@ pub enum LedgerError {
     /// A defect on either side. Definitely not applied, and trying again will not help.
     #[error("the ledger refused the act: {0}")]
     Defect(String),
+}
+
+impl LedgerError {
+    /// Whether it passes by itself in a moment, so that a gateway sends the same batch again meanwhile.
+    pub fn passes(&self) -> bool {
+        matches!(self, Self::Unavailable(_) | Self::Unwritable(Unwritable::Restarted))
+    }
 }
 
 /// How often an id may have been sent before.

@@ -270,7 +270,7 @@ async fn send<A: Act>(shared: &Running<A>, mut batch: Vec<Entry<A>>, barren: u32
             }
             return left;
         }
-        Err(LedgerError::Unavailable(_)) => batch.iter().for_each(|entry| entry.unsend(QUEUED)),
+        Err(error) if error.passes() => batch.iter().for_each(|entry| entry.unsend(QUEUED)),
         Err(LedgerError::Unknown(_)) => batch.iter_mut().for_each(Entry::lose),
         // One item that the ledger cannot take, or not in time, must not fail those beside it.
         Err(LedgerError::Defect(_) | LedgerError::Slow(_)) if batch.len() > 1 => {

@@ -25,7 +25,7 @@ use std::sync::atomic::AtomicU8;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fence_core::ports::{LedgerError, Patience, Runtime};
+use fence_core::ports::{LedgerError, Patience, Runtime, Unwritable};
 use fence_core::{PrincipalName, ResourceName};
 use futures::FutureExt as _;
 use futures::future::join;
@@ -179,7 +179,11 @@ struct Running<A: Act> {
     lanes: Mutex<Lanes<A>>,
     /// How many lanes may use the ledger at once.
     slots: Slots,
+    cause: Cause,
 }
+
+/// Cause for which the ledger took nothing when it was asked last.
+type Cause = Arc<Mutex<Option<Unwritable>>>;
 
 /// A queue and the task that empties it.
 pub(super) struct Batcher<A: Act> {
@@ -187,6 +191,7 @@ pub(super) struct Batcher<A: Act> {
     pace: Arc<Pace>,
     runtime: Runtime,
     timeout: Duration,
+    cause: Cause,
 }
 
 impl<A: Act> Batcher<A> {
@@ -198,7 +203,7 @@ impl<A: Act> Batcher<A> {
         closing: CancellationToken,
     ) -> Self {
         let queue = Queue::new(limits.queue_max);
-        let (timeout, pace) = (limits.timeout, Arc::<Pace>::default());
+        let (timeout, pace, cause) = (limits.timeout, Arc::<Pace>::default(), Cause::default());
         let shared = Arc::new(Running {
             act,
             runtime: runtime.clone(),
@@ -206,9 +211,10 @@ impl<A: Act> Batcher<A> {
             pace: Arc::clone(&pace),
             lanes: Mutex::default(),
             slots: Slots::default(),
+            cause: Arc::clone(&cause),
         });
         runtime.spawn.spawn_lasting(A::NAME, Box::pin(empty(shared, Arc::clone(&queue), closing)));
-        Self { queue, pace, runtime: runtime.clone(), timeout }
+        Self { queue, pace, runtime: runtime.clone(), timeout, cause }
     }
 
     /// Hands in an item and waits for its verdict. May be dropped at any await: the item goes its
@@ -249,7 +255,12 @@ impl<A: Act> Batcher<A> {
                 None => {}
             }
         }
-        Err(take_back(state))
+        Err(match (take_back(state), *self.cause.lock()) {
+            (Failure::NotApplied(_), Some(cause)) => {
+                Failure::NotApplied(LedgerError::Unwritable(cause))
+            }
+            (failure, _) => failure,
+        })
     }
 }
 
@@ -364,8 +375,8 @@ async fn send_batch<A: Act>(shared: &Arc<Running<A>>, mut batch: Vec<Entry<A>>) 
         }
         match run(shared, &batch, Patience::Skip).await {
             Ok(verdicts) => return sort_out(shared, batch, verdicts),
-            Err(LedgerError::Unavailable(why)) => {
-                tracing::warn!(act = A::NAME, items = batch.len(), why, "rolled back");
+            Err(error) if error.passes() => {
+                tracing::warn!(act = A::NAME, items = batch.len(), %error, "rolled back");
                 batch.iter().for_each(|entry| entry.unsend(QUEUED));
             }
             Err(LedgerError::Unknown(why)) => {
@@ -412,6 +423,10 @@ async fn run<A: Act>(
     if done.is_err() {
         recorded.fails();
     }
+    *shared.cause.lock() = match &done {
+        Err(LedgerError::Unwritable(cause)) => Some(*cause),
+        _ => None,
+    };
     done
 }
 

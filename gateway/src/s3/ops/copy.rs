@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use axum::response::Response;
+use fence_core::ErrorCode;
 use fence_core::ports::{Applied, BlobError, Object};
 use fencegate_s3::about::{About, StoredChecksum};
 use fencegate_s3::checksum::Digest;
@@ -22,6 +23,7 @@ use crate::engine::{
     WriteEffect, WriteOutcome,
 };
 use crate::http::Pace;
+use crate::http::problem::Problem;
 use crate::http::routes::{refused, upload_share};
 use crate::s3::checksums;
 use crate::s3::failure::Failure;
@@ -219,7 +221,7 @@ enum Broken {
 fn too_slow() -> Failure {
     let why =
         "a store that the copy reads or writes stood still, or was too slow; nothing was applied";
-    EngineError::BlobsUnavailable(why.into()).into()
+    Problem::new(ErrorCode::BlobsUnavailable, why).into()
 }
 
 async fn send(

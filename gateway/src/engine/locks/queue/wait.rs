@@ -286,7 +286,7 @@ impl Waiting {
                     return Err(EngineError::LockEnded(how));
                 }
                 Ok(verdict) => return acquired(verdict).map(Step::Acquired),
-                Err(error @ (EngineError::MintUnavailable(_) | EngineError::MintRegressed(_))) => {
+                Err(error) if error.is_of_mint() => {
                     self.line.unable();
                     no_number = Some(error);
                     clock.sleep(NO_NUMBER_PAUSE).await;

@@ -79,7 +79,8 @@ fn meaning(code: &str, message: &str) -> LedgerError {
         "FG001" => LedgerError::RefenceRequired(message.to_owned()),
         "FG002" => LedgerError::EpochMoved,
         "FG013" => LedgerError::RulesMoved,
-        "FG006" | "FG014" | "FG015" => LedgerError::Unavailable(message.to_owned()),
+        "FG006" | "FG014" => LedgerError::Unavailable(message.to_owned()),
+        "FG015" => LedgerError::Unwritable(Unwritable::Restarted),
         // The statement's own limit, or somebody who cancelled it.
         "57014" => LedgerError::Slow(message.to_owned()),
         "53100" => LedgerError::Unwritable(Unwritable::Full),
