@@ -184,7 +184,13 @@ impl Postgres {
                 let setpriv = find_program("setpriv", &[])
                     .expect("setpriv is not installed: install the package util-linux");
                 let mut command = command(&setpriv);
-                command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups", "--", "env"]);
+                command.args([
+                    "--reuid=postgres",
+                    "--regid=postgres",
+                    "--clear-groups",
+                    "--",
+                    "env",
+                ]);
                 command
             }
             false => command(Path::new("env")),
@@ -316,6 +322,16 @@ impl Postgres {
     /// Throws the log of the stopped server away, with all that only the log had.
     pub fn reset_log(&self) {
         run(self.as_owner("pg_resetwal").arg("-f").arg("-D").arg(&self.data));
+    }
+
+    /// Puts a copy in the place of all files, for good; the server must be stopped.
+    pub fn replace_by(&self, copy: &Path) {
+        let there = |program: &str| match &self.disk {
+            Some(disk) => disk.command(Path::new(program)),
+            None => Command::new(program),
+        };
+        run(there("rm").arg("-rf").arg(&self.data));
+        run(there("mv").arg(copy).arg(&self.data));
     }
 
     /// Puts a copy back in place of all files; the server must be stopped.

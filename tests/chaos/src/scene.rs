@@ -1,6 +1,5 @@
 //! The scene: the servers and their clients, what is done to them, and how it is made good again.
 
-use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -355,8 +354,7 @@ impl Scene {
         tokio::time::sleep(Duration::from_millis(rng.random_range(4000..8000))).await;
         pair.primary.kill9().await;
         let died_at = moment();
-        pair.primary.restore(&copy);
-        fs::remove_dir_all(&copy).context("the copy")?;
+        pair.primary.replace_by(&copy);
         pair.primary.start().await;
         note_rollback(&self.book, died_at, pair.primary.connect(&pair.ledger).await).await
     }
