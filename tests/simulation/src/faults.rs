@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fence_core::memory::{MemoryLedger, MemoryMint};
 use fence_core::mutants::{self, Mutant};
-use fence_core::ports::{Ledger as _, Mint as _, Page};
+use fence_core::ports::{Ledger as _, Mint as _, Page, Witness};
 use futures::FutureExt as _;
 use rand::RngExt as _;
 
@@ -120,7 +120,9 @@ pub async fn strike(world: World, targets: Targets, faults: Faults, until: Micro
                 copies.restore_mint(&world, &targets.servers);
                 copies.promote(&world, &targets);
             }
-            9 if faults.restarts => targets.servers.ledger.restart(),
+            9 if faults.restarts && knows_milestone(&targets.servers) => {
+                targets.servers.ledger.restart();
+            }
             _ => {}
         }
         if world.chance(0.4) {
@@ -204,6 +206,17 @@ impl Copies {
         self.ledger.truncate(index);
         Some(copy)
     }
+}
+
+/// Whether the mint knows a milestone of the ledger, by which a start of its server is confirmed. A mint that was restored
+/// lately may know none: the ledger would be re-fenced, and tokens be void, although it did not go back.
+fn knows_milestone(servers: &Servers) -> bool {
+    let head = servers.mint.memory().head().now_or_never().and_then(Result::ok);
+    let generation = generation(&servers.ledger.memory());
+    let of_line = |witness: &Witness| witness.generation == generation;
+    let witness = head.and_then(|head| head.witness).filter(of_line);
+    let milestone = witness.and_then(|witness| witness.milestone);
+    milestone.is_some_and(|milestone| servers.ledger.copy().has(milestone))
 }
 
 /// Whether nobody would remember the last re-fence: the clock alone would tell then. With clocks that are wrong, the same of a new epoch: one that
