@@ -37,6 +37,8 @@ use crate::upgrade;
 const PROVERS: u32 = 40_000;
 /// The number of the operator.
 const OPERATOR: u32 = 40_900;
+/// The number of the operator who sees to locks after a clock was wrong.
+const BREAKER: u32 = 40_950;
 /// The number of the caller that looks at everything in the end.
 const LAST: u32 = 41_000;
 /// How soon service must be back.
@@ -123,7 +125,9 @@ pub async fn run(plan: &Plan) -> Result<Report> {
     };
     let steady = plan.goodput.then(|| Steady::start(&book, &doors));
     let turn = administrator.as_ref().map(Administrator::turn).unwrap_or_default();
-    let mut scene = Scene { site, crew, doors: doors.clone(), book: book.clone(), turn };
+    let told = book.clone();
+    let breaker = Client::of(BREAKER, &doors, None, move |line| told.write(line));
+    let mut scene = Scene { site, crew, doors: doors.clone(), book: book.clone(), breaker, turn };
     let mut log = Log::default();
     if let Err(error) = scene.break_things(plan, began, &mut log).await {
         log.trouble.push(format!("no more faults could be made: {error:#}"));

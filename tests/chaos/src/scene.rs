@@ -24,9 +24,6 @@ use crate::line::moment;
 use crate::rules::Doors;
 use crate::site::{GATEWAYS, ROLLBACK_HORIZON, Site};
 
-/// The number of the operator who breaks what a wrong clock has granted for too long.
-const BREAKER: u32 = 40_950;
-
 /// An edge between two servers.
 #[derive(Debug, Clone, Copy)]
 enum Edge {
@@ -101,6 +98,8 @@ pub struct Scene {
     pub doors: Doors,
     /// The record.
     pub book: Book,
+    /// The operator who breaks what a wrong clock has granted for too long.
+    pub breaker: Client,
     /// Who has this changes no rules of access.
     pub turn: Arc<Mutex<()>>,
 }
@@ -369,10 +368,8 @@ impl Scene {
         let mut connection = self.site.database.connect().await?;
         let resources: Vec<String> =
             sqlx::query_scalar(too_long).fetch_all(&mut connection).await?;
-        let book = self.book.clone();
-        let mut operator = Client::of(BREAKER, &self.doors, None, move |line| book.write(line));
         for resource in resources {
-            operator.break_lock(&resource).await;
+            self.breaker.break_lock(&resource).await;
         }
         Ok(())
     }

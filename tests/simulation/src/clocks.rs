@@ -52,10 +52,15 @@ impl Jumps {
         Self { gateways, ledger, clients: true }
     }
 
-    /// Puts the clock of the ledger as far ahead as it can have been, so that all that is to be deleted is due.
+    /// Puts the clock of the ledger as far ahead as it can have been: all that is to be deleted is due, and no doubt about an
+    /// upstream waits for a time that was stamped before the clock went back.
     pub fn catch_up(self, world: &World, ledger: Process) {
-        if self.ledger == OfLedger::Any {
-            world.set_skew(ledger, i64::try_from(MAGNITUDES[2]).unwrap_or(i64::MAX));
+        match self.ledger {
+            OfLedger::Still => {}
+            OfLedger::Back => world.set_skew(ledger, 0),
+            OfLedger::Any => {
+                world.set_skew(ledger, i64::try_from(MAGNITUDES[2]).unwrap_or(i64::MAX));
+            }
         }
     }
 }
