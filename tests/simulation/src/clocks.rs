@@ -43,13 +43,18 @@ impl Jumps {
         }
         let ledger = match (plot.upstream, faults.ledger && (plot.blobs || plot.parts)) {
             (true, _) => OfLedger::Still,
-            (false, true) if world.chance(0.5) => OfLedger::Still,
+            (false, true) if world.chance(0.7) => OfLedger::Still,
             (false, true) => OfLedger::Back,
             (false, false) => OfLedger::Any,
         };
         // What only the clock of a gateway still tells is told by a right one alone: see `is_forgotten`.
         let gateways = !(faults.ledger && faults.mint) || world.chance(0.5);
         Self { gateways, ledger, clients: true }
+    }
+
+    /// Whether garbage is deleted twice with the time between that was promised: an upload that comes later than both is left.
+    pub fn keep_redeletion(self) -> bool {
+        self.ledger == OfLedger::Still
     }
 
     /// Puts the clock of the ledger as far ahead as it can have been: all that is to be deleted is due, and no doubt about an
