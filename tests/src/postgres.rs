@@ -168,18 +168,34 @@ impl Postgres {
 
     /// A program of Postgres, as a user that it accepts, where the files are seen.
     fn as_owner(&self, program: &str) -> Command {
+        self.as_owner_in(&[], program)
+    }
+
+    /// The same with this in its environment, in which nobody else runs: a library that is loaded by another user first
+    /// may share what this user cannot open.
+    fn as_owner_in(&self, env: &[(&'static str, String)], program: &str) -> Command {
         let program = self.binaries.join(program);
         let command = |program: &Path| match &self.disk {
             Some(disk) => disk.command(program),
             None => Command::new(program),
         };
-        if !is_root() {
-            return command(&program);
-        }
-        let setpriv = find_program("setpriv", &[])
-            .expect("setpriv is not installed: install the package util-linux");
-        let mut command = command(&setpriv);
-        command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups", "--"]).arg(program);
+        let mut command = match is_root() {
+            true => {
+                let setpriv = find_program("setpriv", &[])
+                    .expect("setpriv is not installed: install the package util-linux");
+                let mut command = command(&setpriv);
+                command.args([
+                    "--reuid=postgres",
+                    "--regid=postgres",
+                    "--clear-groups",
+                    "--",
+                    "env",
+                ]);
+                command
+            }
+            false => command(Path::new("env")),
+        };
+        command.args(env.iter().map(|(name, value)| format!("{name}={value}"))).arg(program);
         command
     }
 
@@ -256,11 +272,10 @@ impl Postgres {
     /// Starts the server again and does not wait.
     pub fn spawn(&self) {
         let log = File::options().create(true).append(true).open(&self.log).expect("a log file");
-        let owned = self.as_owner("postgres");
+        let owned = self.as_owner_in(&self.env, "postgres");
         self.home().spawn(Path::new(owned.get_program()), |command| {
             command
                 .args(owned.get_args())
-                .envs(self.env.iter().map(|(name, value)| (name, value)))
                 .arg("-D")
                 .arg(&self.data)
                 .args(["-p", &self.port.to_string()])
@@ -307,6 +322,16 @@ impl Postgres {
     /// Throws the log of the stopped server away, with all that only the log had.
     pub fn reset_log(&self) {
         run(self.as_owner("pg_resetwal").arg("-f").arg("-D").arg(&self.data));
+    }
+
+    /// Puts a copy in the place of all files, for good; the server must be stopped.
+    pub fn replace_by(&self, copy: &Path) {
+        let there = |program: &str| match &self.disk {
+            Some(disk) => disk.command(Path::new(program)),
+            None => Command::new(program),
+        };
+        run(there("rm").arg("-rf").arg(&self.data));
+        run(there("mv").arg(copy).arg(&self.data));
     }
 
     /// Puts a copy back in place of all files; the server must be stopped.

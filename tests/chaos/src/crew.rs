@@ -10,6 +10,7 @@ use fence_tests::process::{Home, eventually};
 use tempfile::TempDir;
 
 use crate::book::Book;
+use crate::clock::WallClock;
 use crate::driven::{Account, Troupe};
 use crate::rules::Doors;
 
@@ -70,6 +71,17 @@ impl Callers {
         }
     }
 
+    /// Sets the wall clocks of ours; a driver is started as it is.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn set_clock(&self, ahead_s: i64) -> anyhow::Result<()> {
+        match self {
+            Self::Crew(crew) => crew.clock.set(ahead_s),
+            Self::Troupe(_) => Ok(()),
+        }
+    }
+
     /// Lets all of them end. Returns what drivers were told, and what is wrong about how they ended.
     pub async fn end(self) -> (Option<Account>, Vec<String>) {
         match self {
@@ -100,6 +112,8 @@ pub struct Crew {
     s3: String,
     /// What callers show, and where that is kept for them.
     keys: Option<PathBuf>,
+    /// Their wall clock.
+    clock: WallClock,
     _home: TempDir,
     seed: u64,
     members: Vec<Member>,
@@ -124,7 +138,9 @@ impl Crew {
         let members = (0..PROCESSES).map(|_| empty()).collect();
         let (gateways, s3) = (list(&doors.addresses), list(&doors.s3));
         let book = book.clone();
-        let mut crew = Self { book, gateways, s3, keys, _home: home, seed, members, started: 0 };
+        let clock = WallClock::new()?;
+        let mut crew =
+            Self { book, gateways, s3, keys, clock, _home: home, seed, members, started: 0 };
         (0..PROCESSES).for_each(|which| crew.begin(which));
         Ok(crew)
     }
@@ -132,6 +148,7 @@ impl Crew {
     fn begin(&mut self, which: usize) {
         self.started += 1;
         let executable = std::env::current_exe().expect("a process knows its executable");
+        let clock = self.clock.env(None);
         let member = &mut self.members[which];
         let child = member.home.spawn(&executable, |command| {
             command
@@ -140,6 +157,7 @@ impl Crew {
                 .args(["--callers", &CALLERS.to_string()])
                 .args(["--seed", &self.seed.to_string()])
                 .args(["--gateways", &self.gateways])
+                .envs(clock)
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped());
             if !self.s3.is_empty() {

@@ -14,6 +14,7 @@ use fence_tests::slow_disk::SlowDisk;
 use sqlx::{Connection as _, PgConnection};
 use tokio::task::AbortHandle;
 
+use crate::clock::WallClock;
 use crate::faults::Fault;
 use crate::patroni::{Cluster, Primary, install};
 
@@ -60,9 +61,16 @@ pub struct Managed {
 }
 
 impl Database {
-    /// Starts a primary and its standby, with an empty database, on disks whose syncs can be slowed down.
-    pub async fn pair(syncs: &SlowDisk) -> Self {
-        let primary = Postgres::on_with(new_disk().await, syncs.env().to_vec()).await;
+    /// Starts a primary and its standby, with an empty database, on disks whose syncs can be slowed down, and with this
+    /// wall clock.
+    pub async fn pair(syncs: &SlowDisk, clock: Option<&WallClock>) -> Self {
+        let mut env = syncs.env().to_vec();
+        if let Some(clock) = clock {
+            let loaded = env.iter().position(|(name, _)| *name == "LD_PRELOAD");
+            let loaded = loaded.map(|at| env.swap_remove(at).1);
+            env.extend(clock.env(loaded.as_deref()));
+        }
+        let primary = Postgres::on_with(new_disk().await, env).await;
         let ledger = primary.database_name().await;
         let replication = ChaosProxy::start(primary.port()).await;
         let standby = primary.standby_through(replication.port(), new_disk().await).await;

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use fence_tests::disk::Disk;
 use serde::Serialize;
 
-use crate::site::clock_shifter;
+use crate::clock;
 
 /// What can go wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize)]
@@ -16,8 +16,12 @@ pub enum Fault {
     GatewayStop,
     /// A gateway is killed
     GatewayKill,
-    /// The wall clock of a gateway is off by up to an hour
+    /// The wall clock of a gateway is off by a minute, an hour or a year
     ClockShifted,
+    /// The wall clocks of all client processes are
+    ClientClocks,
+    /// The wall clock of Postgres is
+    PostgresClock,
     /// Uploads and replaced blobs are deleted without any waiting times
     SweeperAtZero,
     /// A client process stands still for longer than its leases last
@@ -58,6 +62,8 @@ pub enum Fault {
     StandbyPromoted,
     /// The same, and etcd is restored from an old snapshot before anybody has seen the standby
     BothRestored,
+    /// An older copy of the files of Postgres is put back in their place
+    CopyPutBack,
     /// Patroni hands over to another node in good order
     PatroniSwitchover,
     /// Patroni restarts the primary
@@ -110,8 +116,13 @@ impl Fault {
     /// What it is about.
     pub fn part(self) -> Part {
         match self {
-            Self::GatewayStop | Self::GatewayKill | Self::ClockShifted => Part::Gateway,
+            // Not beside a gateway that is killed: whoever waits there when the clock goes back stays ahead in line until the
+            // clock has caught up.
+            Self::GatewayStop | Self::GatewayKill | Self::ClockShifted | Self::PostgresClock => {
+                Part::Gateway
+            }
             Self::ClientStop
+            | Self::ClientClocks
             | Self::ClientKill
             | Self::Overload
             | Self::FullLine
@@ -138,7 +149,8 @@ impl Fault {
             | Self::EtcdWiped
             | Self::DiskFull
             | Self::StandbyPromoted
-            | Self::BothRestored => Part::All,
+            | Self::BothRestored
+            | Self::CopyPutBack => Part::All,
         }
     }
 
@@ -153,9 +165,16 @@ impl Fault {
             | Self::StandbyStop
             | Self::StandbyKill
             | Self::StandbyPromoted
-            | Self::BothRestored => !to_patroni,
+            | Self::BothRestored
+            | Self::CopyPutBack
+            | Self::PostgresClock => !to_patroni,
             _ => true,
         }
+    }
+
+    /// Whether it happens in runs about clocks alone.
+    pub fn is_of_clocks(self) -> bool {
+        self == Self::PostgresClock
     }
 
     /// Why it cannot be had on this machine, if so.
@@ -164,7 +183,9 @@ impl Fault {
             Self::DiskFull if !Disk::is_available() => {
                 Some("it takes a disk of its own, which only root can mount")
             }
-            Self::ClockShifted if clock_shifter().is_none() => {
+            Self::ClockShifted | Self::ClientClocks | Self::PostgresClock
+                if clock::shifter().is_none() =>
+            {
                 Some("it takes libfaketime: install the package libfaketime")
             }
             _ => None,

@@ -7,6 +7,7 @@
 
 mod book;
 mod client;
+mod clock;
 mod crew;
 mod crowd;
 mod database;
@@ -86,6 +87,10 @@ enum Command {
         /// unknown, or if a guard says that it is held after somebody else was granted its lock.
         #[arg(long, value_name = "CMD")]
         client: Option<String>,
+        /// Let a wall clock jump with every fault that leaves room for it, that of Postgres, too, by a minute, an hour or a
+        /// year; no upstream is promised then to be done with a request by a time
+        #[arg(long, conflicts_with = "patroni")]
+        clocks: bool,
         /// Without rules of access; otherwise callers have keys, and an administrator puts other rules in force again
         /// and again, which deny some of them everything; with `--client` and `--patroni` there are none anyway
         #[arg(long)]
@@ -176,6 +181,7 @@ async fn carry_out(command: Command) -> anyhow::Result<bool> {
             faults,
             out,
             client,
+            clocks,
             open,
             newer_gateway,
             mutant,
@@ -184,6 +190,7 @@ async fn carry_out(command: Command) -> anyhow::Result<bool> {
             for fault in &faults {
                 let so = if patroni.is_some() { "with" } else { "without" };
                 ensure!(fault.happens(patroni.is_some()), "{fault} does not happen {so} --patroni");
+                ensure!(clocks || !fault.is_of_clocks(), "{fault} only happens with --clocks");
             }
             let find = |name: String| {
                 let found = mutants::ALL.iter().find(|mutant| mutant.name == name);
@@ -199,6 +206,7 @@ async fn carry_out(command: Command) -> anyhow::Result<bool> {
                 patroni: patroni.map(|failover| Patroni { tools, failover }),
                 mutant: mutant.map(find).transpose()?,
                 client,
+                clocks,
                 open,
                 newer: newer_gateway,
             };

@@ -37,6 +37,8 @@ use crate::upgrade;
 const PROVERS: u32 = 40_000;
 /// The number of the operator.
 const OPERATOR: u32 = 40_900;
+/// The number of the operator who sees to locks after a clock was wrong.
+const BREAKER: u32 = 40_950;
 /// The number of the caller that looks at everything in the end.
 const LAST: u32 = 41_000;
 /// How soon service must be back.
@@ -72,6 +74,8 @@ pub struct Plan {
     pub mutant: Option<&'static Mutant>,
     /// The driver of a client library that calls instead of our own client processes.
     pub client: Option<String>,
+    /// That a wall clock jumps with every fault that leaves room for it.
+    pub clocks: bool,
     /// That there are no rules of access.
     pub open: bool,
     /// What every second gateway runs: one with newer acts.
@@ -101,7 +105,8 @@ pub async fn run(plan: &Plan) -> Result<Report> {
     let began = Instant::now();
     println!("seed {}: starting the servers", plan.seed);
     let book = Book::default();
-    let site = Site::start(&book, plan.patroni.as_ref(), plan.newer.as_deref()).await?;
+    let site =
+        Site::start(&book, plan.patroni.as_ref(), plan.newer.as_deref(), plan.clocks).await?;
     let newer = match &plan.newer {
         Some(_) => Some(upgrade::newer_acts(&site).await?),
         None => None,
@@ -120,7 +125,9 @@ pub async fn run(plan: &Plan) -> Result<Report> {
     };
     let steady = plan.goodput.then(|| Steady::start(&book, &doors));
     let turn = administrator.as_ref().map(Administrator::turn).unwrap_or_default();
-    let mut scene = Scene { site, crew, doors: doors.clone(), book: book.clone(), turn };
+    let told = book.clone();
+    let breaker = Client::of(BREAKER, &doors, None, move |line| told.write(line));
+    let mut scene = Scene { site, crew, doors: doors.clone(), book: book.clone(), breaker, turn };
     let mut log = Log::default();
     if let Err(error) = scene.break_things(plan, began, &mut log).await {
         log.trouble.push(format!("no more faults could be made: {error:#}"));
@@ -247,26 +254,37 @@ struct Schedule {
     rng: StdRng,
     kinds: Vec<Fault>,
     first: VecDeque<Fault>,
+    /// Clocks that jump beside other faults.
+    clocks: Vec<Fault>,
 }
 
 impl Schedule {
     fn new(plan: &Plan) -> Self {
         let kinds = plan.faults.iter().copied();
         let kinds = kinds.filter(|fault| fault.happens(plan.patroni.is_some()));
+        let kinds = kinds.filter(|fault| plan.clocks || !fault.is_of_clocks());
         let kinds: Vec<Fault> = kinds.filter(|fault| fault.unavailable().is_none()).collect();
         let mut rng = StdRng::seed_from_u64(plan.seed);
         let mut first = kinds.clone();
         first.shuffle(&mut rng);
-        Self { rng, kinds, first: first.into() }
+        let beside = [Fault::ClockShifted, Fault::PostgresClock];
+        let beside = kinds.iter().filter(|fault| plan.clocks && beside.contains(fault));
+        let clocks = beside.copied().collect();
+        Self { rng, kinds, first: first.into(), clocks }
     }
 
     fn next(&mut self) -> Option<Fault> {
         self.first.pop_front().or_else(|| self.kinds.choose(&mut self.rng).copied())
     }
 
-    /// One, or two about different things.
+    /// One, or two about different things; in a run about clocks a clock with whatever leaves room for it.
     fn round(&mut self) -> Vec<Fault> {
         let mut round: Vec<Fault> = self.next().into_iter().collect();
+        let has_room = round.iter().all(|fault| !matches!(fault.part(), Part::All | Part::Gateway));
+        if !self.clocks.is_empty() && has_room {
+            round.extend(self.clocks.choose(&mut self.rng));
+            return round;
+        }
         if round.iter().any(|fault| fault.part() == Part::All) || !self.rng.random_bool(0.5) {
             return round;
         }
@@ -512,6 +530,7 @@ mod tests {
                 patroni: None,
                 mutant: None,
                 client: None,
+                clocks: false,
                 open: false,
                 newer: None,
             };

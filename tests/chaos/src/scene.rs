@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use fence_tests::chaos::{ChaosProxy, Direction};
 use fence_tests::postgres::Postgres;
 use fence_tests::process::signal;
@@ -14,6 +14,8 @@ use sqlx::{Connection as _, PgConnection, Row as _};
 use tokio::sync::Mutex;
 
 use crate::book::Book;
+use crate::client::Client;
+use crate::clock::{self, READ_AGAIN};
 use crate::crew::{Callers, PROCESSES};
 use crate::crowd::Crowd;
 use crate::database::{Database, new_disk};
@@ -21,9 +23,6 @@ use crate::faults::{Fault, Part};
 use crate::line::moment;
 use crate::rules::Doors;
 use crate::site::{GATEWAYS, ROLLBACK_HORIZON, Site};
-
-/// How soon a process sees that its clock was set.
-const CLOCK_READ_AGAIN: Duration = Duration::from_millis(2200);
 
 /// An edge between two servers.
 #[derive(Debug, Clone, Copy)]
@@ -99,6 +98,8 @@ pub struct Scene {
     pub doors: Doors,
     /// The record.
     pub book: Book,
+    /// The operator who breaks what a wrong clock has granted for too long.
+    pub breaker: Client,
     /// Who has this changes no rules of access.
     pub turn: Arc<Mutex<()>>,
 }
@@ -111,13 +112,17 @@ impl Scene {
     pub async fn strike(&mut self, fault: Fault, rng: &mut StdRng) -> Result<Struck> {
         let goes_back = matches!(
             fault,
-            Fault::EtcdRestored | Fault::EtcdWiped | Fault::StandbyPromoted | Fault::BothRestored
+            Fault::EtcdRestored
+                | Fault::EtcdWiped
+                | Fault::StandbyPromoted
+                | Fault::BothRestored
+                | Fault::CopyPutBack
         );
         if !goes_back || Fault::ClockShifted.unavailable().is_some() || rng.random_bool(0.5) {
             return self.strike_alone(fault, rng).await;
         }
         let clock = self.strike_alone(Fault::ClockShifted, rng).await?;
-        tokio::time::sleep(CLOCK_READ_AGAIN).await;
+        tokio::time::sleep(READ_AGAIN).await;
         let struck = self.strike_alone(fault, rng).await?;
         let where_to = format!("with gateway {} off {}", clock.target, clock.where_to);
         Ok(Struck { where_to, clock: Some(clock.target), ..struck })
@@ -146,10 +151,20 @@ impl Scene {
             }
             Fault::GatewayKill => site.nodes[gateway].gateway.kill9(),
             Fault::ClockShifted => {
-                let ahead_s = rng.random_range(-3600..3600);
-                site.nodes[gateway].set_clock(ahead_s)?;
+                let ahead_s = clock::jump_s(rng);
+                site.nodes[gateway].clock.set(ahead_s)?;
                 struck.where_to = format!("by {ahead_s} s");
                 struck.lasts = ms(rng, 2000, 5000);
+            }
+            Fault::ClientClocks => {
+                let ahead_s = clock::jump_s(rng);
+                self.crew.set_clock(ahead_s)?;
+                (struck.where_to, struck.lasts) = (format!("by {ahead_s} s"), ms(rng, 2000, 5000));
+            }
+            Fault::PostgresClock => {
+                let ahead_s = clock::jump_s(rng);
+                site.clock.as_ref().context("a run about clocks")?.set(ahead_s)?;
+                (struck.where_to, struck.lasts) = (format!("by {ahead_s} s"), ms(rng, 2000, 5000));
             }
             Fault::SweeperAtZero => {
                 set_horizon(site, "0s").await;
@@ -204,6 +219,7 @@ impl Scene {
             Fault::StandbyKill => site.database.as_pair()?.standby.kill9().await,
             Fault::StandbyPromoted => self.promote(false, rng).await?,
             Fault::BothRestored => self.promote(true, rng).await?,
+            Fault::CopyPutBack => self.put_back(rng).await?,
             Fault::StoreStop => site.store.pause(),
             Fault::StoreKill => site.store.kill9(),
             Fault::EdgeSlow
@@ -229,12 +245,14 @@ impl Scene {
     pub async fn mend(&mut self, struck: &Struck) -> Result<()> {
         let (site, target) = (&mut self.site, struck.target);
         if let Some(gateway) = struck.clock {
-            site.nodes[gateway].set_clock(0)?;
+            site.nodes[gateway].clock.set(0)?;
         }
         match struck.fault {
             Fault::GatewayStop => site.nodes[target].gateway.resume(),
             Fault::GatewayKill => site.nodes[target].gateway.spawn(),
-            Fault::ClockShifted => site.nodes[target].set_clock(0)?,
+            Fault::ClockShifted => site.nodes[target].clock.set(0)?,
+            Fault::ClientClocks => self.crew.set_clock(0)?,
+            Fault::PostgresClock => self.put_clock_right().await?,
             Fault::SweeperAtZero => set_horizon(site, ROLLBACK_HORIZON).await,
             Fault::ClientStop => self.crew.resume(target),
             Fault::ClientKill => self.crew.replace(target).await?,
@@ -261,7 +279,8 @@ impl Scene {
             }
             Fault::StandbyStop => site.database.as_pair()?.standby.resume(),
             Fault::StandbyKill => site.database.as_pair()?.standby.start().await,
-            Fault::StandbyPromoted | Fault::BothRestored => {
+            // Nothing follows a server that went back.
+            Fault::StandbyPromoted | Fault::BothRestored | Fault::CopyPutBack => {
                 let pair = site.database.as_pair()?;
                 let (port, disk) = (pair.replication.port(), new_disk().await);
                 pair.standby = pair.primary.standby_through(port, disk).await;
@@ -310,18 +329,8 @@ impl Scene {
         }
         let pair = self.site.database.as_pair()?;
         pair.standby.promote().await;
-        let mut connection = pair.standby.connect(&pair.ledger).await;
-        let generation = sqlx::query_scalar("SELECT generation FROM fencegate.write_guard")
-            .fetch_one(&mut connection)
-            .await?;
-        let kept = sqlx::query(
-            "SELECT f.resource, coalesce(max(o.version), 0) FROM fencegate.fences f
-             LEFT JOIN fencegate.operations o ON o.resource = f.resource GROUP BY f.resource",
-        )
-        .fetch_all(&mut connection)
-        .await?;
-        let kept = kept.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?)));
-        self.book.rollback(died_at, generation, kept.collect::<Result<_>>()?);
+        let back = pair.standby.connect(&pair.ledger).await;
+        note_rollback(&self.book, died_at, back).await?;
         let port = pair.standby.port();
         pair.replication.retarget(port);
         self.site.nodes.iter().for_each(|node| node.postgres.retarget(port));
@@ -330,6 +339,56 @@ impl Scene {
         std::mem::swap(&mut pair.primary, &mut pair.standby);
         Ok(())
     }
+    /// A copy of the files takes the place of what the server has written since, in the same directory.
+    ///
+    /// 1. Rules of access stay as they are meanwhile. The copy is made while the server runs.
+    /// 2. Writes go on, and are acknowledged, for longer than a milestone is on its way to etcd: what is younger than the newest
+    ///    one goes unnoticed.
+    /// 3. The server dies, the copy is put back, and the server starts.
+    async fn put_back(&mut self, rng: &mut StdRng) -> Result<()> {
+        let turn = Arc::clone(&self.turn);
+        let _rules_stay = turn.lock().await;
+        let pair = self.site.database.as_pair()?;
+        let copy = pair.primary.base_backup(&[]);
+        tokio::time::sleep(Duration::from_millis(rng.random_range(4000..8000))).await;
+        pair.primary.kill9().await;
+        let died_at = moment();
+        pair.primary.replace_by(&copy);
+        pair.primary.start().await;
+        note_rollback(&self.book, died_at, pair.primary.connect(&pair.ledger).await).await
+    }
+
+    /// Puts the wall clock of Postgres right, and has an operator break the locks that a clock which was ahead has granted
+    /// for too long.
+    async fn put_clock_right(&mut self) -> Result<()> {
+        self.site.clock.as_ref().context("a run about clocks")?.set(0)?;
+        tokio::time::sleep(READ_AGAIN).await;
+        let too_long = "SELECT resource FROM fencegate.fences
+             WHERE hold IN ('held', 'draining') AND deadline > clock_timestamp() + interval '20 seconds'";
+        let mut connection = self.site.database.connect().await?;
+        let resources: Vec<String> =
+            sqlx::query_scalar(too_long).fetch_all(&mut connection).await?;
+        for resource in resources {
+            self.breaker.break_lock(&resource).await;
+        }
+        Ok(())
+    }
+}
+
+/// Writes down that the ledger is what it was before, as of when the later one died.
+async fn note_rollback(book: &Book, died_at: u64, mut back: PgConnection) -> Result<()> {
+    let generation = sqlx::query_scalar("SELECT generation FROM fencegate.write_guard")
+        .fetch_one(&mut back)
+        .await?;
+    let kept = sqlx::query(
+        "SELECT f.resource, coalesce(max(o.version), 0) FROM fencegate.fences f
+         LEFT JOIN fencegate.operations o ON o.resource = f.resource GROUP BY f.resource",
+    )
+    .fetch_all(&mut back)
+    .await?;
+    let kept = kept.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?)));
+    book.rollback(died_at, generation, kept.collect::<Result<_>>()?);
+    Ok(())
 }
 
 async fn restore_etcd(site: &Site) {

@@ -15,9 +15,9 @@ use fence_tests::slow_disk::SlowDisk;
 use fence_tests::stores::{Kind, Store};
 use fence_tests::upstream::Upstream;
 use futures::future::join_all;
-use tempfile::TempDir;
 
 use crate::book::Book;
+use crate::clock::WallClock;
 use crate::database::Database;
 use crate::ledger::{Held, Object};
 use crate::patroni::Failover;
@@ -48,15 +48,8 @@ pub struct Node {
     pub etcd: Vec<ChaosProxy>,
     /// To the store.
     pub store: ChaosProxy,
-    /// What its wall clock is ahead of the true one.
-    clock: PathBuf,
-}
-
-impl Node {
-    /// Sets its wall clock ahead, or behind, by so many seconds.
-    pub fn set_clock(&self, ahead_s: i64) -> Result<()> {
-        fs::write(&self.clock, format!("{ahead_s:+}\n")).context("the clock of a gateway")
-    }
+    /// Its wall clock.
+    pub clock: WallClock,
 }
 
 /// That Patroni runs Postgres, and how.
@@ -85,8 +78,9 @@ pub struct Site {
     pub ledger: ChaosProxy,
     /// The last snapshot of etcd.
     pub snapshot: PathBuf,
+    /// The wall clock of Postgres and its standby, in a run about clocks.
+    pub clock: Option<WallClock>,
     _upstream: Upstream,
-    _clocks: TempDir,
 }
 
 /// What a gateway is started before.
@@ -99,14 +93,7 @@ struct Servers<'a> {
     prefix: &'a str,
     failover: &'static str,
     newer: Option<&'a Path>,
-}
-
-/// What shifts the wall clock of a program, if it is installed.
-pub fn clock_shifter() -> Option<PathBuf> {
-    let libraries = fs::read_dir("/usr/lib").ok()?.flatten().map(|entry| entry.path());
-    libraries
-        .map(|directory| directory.join("faketime/libfaketime.so.1"))
-        .find(|library| library.exists())
+    clocks: bool,
 }
 
 /// Has one gateway bind the store to the ledger, by an upload that is refused. The S3 server of the tests looks whether
@@ -124,7 +111,8 @@ async fn bind_store(gateway: &Gateway, database: &Database) -> Result<()> {
 
 impl Site {
     /// Starts all of them; with `patroni` on a cluster that it runs. With `newer`, every second gateway runs this
-    /// binary. The first does not: it would not start where only newer acts are.
+    /// binary. The first does not: it would not start where only newer acts are. With `clocks` Postgres has a wall clock that
+    /// can be set, and no upstream has a longest delay, which would be a promise on that clock.
     ///
     /// # Errors
     /// What does not start.
@@ -132,6 +120,7 @@ impl Site {
         book: &Book,
         patroni: Option<&Patroni>,
         newer: Option<&Path>,
+        clocks: bool,
     ) -> Result<Self> {
         let mut ports = Vec::new();
         let mut peers = Vec::new();
@@ -142,10 +131,11 @@ impl Site {
             peers.push(proxy);
         }
         let syncs = SlowDisk::new();
+        let clock = clocks.then(WallClock::new).transpose()?;
         let database = async {
             match patroni {
                 Some(patroni) => Database::patroni(&patroni.tools, &syncs).await,
-                None => Ok(Database::pair(&syncs).await),
+                None => Ok(Database::pair(&syncs, clock.as_ref()).await),
             }
         };
         let (etcd, database) = tokio::join!(Etcd::cluster_of(&ports), database);
@@ -153,11 +143,9 @@ impl Site {
         let failover = patroni.map_or(Failover::Lossy, |patroni| patroni.failover).name();
         let store = Store::start(Kind::S3).await;
         let upstream = upstream::start(book).await;
-        let clocks = TempDir::new()?;
         let prefix = etcd[0].prefix();
         let mut nodes = Vec::new();
         for number in 0..GATEWAYS {
-            let clock = clocks.path().join(number.to_string());
             let servers = Servers {
                 etcd: &etcd,
                 database: &database,
@@ -166,8 +154,9 @@ impl Site {
                 prefix: &prefix,
                 failover,
                 newer: newer.filter(|_| number % 2 == 1),
+                clocks,
             };
-            nodes.push(Self::node(&servers, clock).await?);
+            nodes.push(Self::node(&servers).await?);
         }
         s3::make_buckets(&nodes[0].gateway).await?;
         bind_store(&nodes[0].gateway, &database).await?;
@@ -182,13 +171,14 @@ impl Site {
             nodes,
             ledger,
             snapshot,
+            clock,
             _upstream: upstream,
-            _clocks: clocks,
         })
     }
 
-    async fn node(servers: &Servers<'_>, clock: PathBuf) -> Result<Node> {
-        let Servers { etcd, database, store, upstream, prefix, failover, newer } = *servers;
+    async fn node(servers: &Servers<'_>) -> Result<Node> {
+        let Servers { etcd, database, store, upstream, prefix, failover, newer, clocks } = *servers;
+        let clock = WallClock::new()?;
         let postgres = database.proxy().await;
         let to_etcd = join_all(etcd.iter().map(|member| ChaosProxy::start(member.port()))).await;
         let address = store.address().context("the store listens")?;
@@ -210,24 +200,19 @@ impl Site {
             .env("FENCEGATE_READER_GRACE", "0s")
             .env("FENCEGATE_REDELETE_AFTER", "0s")
             .env("FENCEGATE_ROLLBACK_HORIZON", ROLLBACK_HORIZON);
-        for setting in upstream::settings(upstream) {
+        for setting in upstream::settings(upstream, !clocks) {
             settings = settings.flag("--upstream", &setting);
         }
         for (name, value) in store.env(Some(loopback(to_store.port()))) {
             settings = settings.env(name, &value);
         }
-        if let Some(library) = clock_shifter() {
-            settings = settings
-                .env("LD_PRELOAD", &library.to_string_lossy())
-                .env("FAKETIME_TIMESTAMP_FILE", &clock.to_string_lossy())
-                .env("FAKETIME_CACHE_DURATION", "1")
-                .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        for (name, value) in clock.env(None) {
+            settings = settings.env(name, &value);
         }
         if let Some(binary) = newer {
             // It is started in a folder of its own.
             settings = settings.binary(fs::canonicalize(binary).context("the newer gateway")?);
         }
-        fs::write(&clock, "+0\n")?;
         let gateway = settings.start().await;
         let front = ChaosProxy::start(gateway.address().port()).await;
         let s3_front = ChaosProxy::start(s3_port).await;

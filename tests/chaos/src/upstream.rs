@@ -31,8 +31,8 @@ pub async fn start(book: &Book) -> Upstream {
     .await
 }
 
-/// How a gateway is told of it. Which of its names a request was sent under, its path tells.
-pub fn settings(upstream: &Upstream) -> [String; 2] {
+/// How a gateway is told of it, and whether of a longest delay. Which of its names a request was sent under, its path tells.
+pub fn settings(upstream: &Upstream, is_over: bool) -> [String; 2] {
     let setting = |name: &str, more: &str| {
         let url = upstream.url();
         format!(
@@ -41,7 +41,7 @@ pub fn settings(upstream: &Upstream) -> [String; 2] {
         )
     };
     let over = format!(",max_effect_delay={}s", OVER_AFTER.as_secs());
-    [setting(NAMES[0], ""), setting(NAMES[1], &over)]
+    [setting(NAMES[0], ""), setting(NAMES[1], if is_over { &over } else { "" })]
 }
 
 /// Where a request about a resource goes, and what it asks the upstream to do.

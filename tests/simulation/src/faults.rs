@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fence_core::memory::{MemoryLedger, MemoryMint};
 use fence_core::mutants::{self, Mutant};
-use fence_core::ports::{Ledger as _, Mint as _, Page};
+use fence_core::ports::{Ledger as _, Mint as _, Page, Witness};
 use futures::FutureExt as _;
 use rand::RngExt as _;
 
@@ -27,11 +27,6 @@ pub struct Faults {
     pub freezes: bool,
     /// Edges are cut.
     pub cuts: bool,
-    /// Wall clocks of gateways jump.
-    pub clocks: bool,
-    /// The wall clock of the ledger jumps. Not where a time on it has been promised to somebody: the
-    /// rollback horizon and the longest delay of an upstream are such promises.
-    pub ledger_clock: bool,
     /// The mint is restored from an older snapshot, or wiped.
     pub mint: bool,
     /// An older standby of the ledger takes over, or a copy of its files is put back.
@@ -55,16 +50,13 @@ impl Faults {
                 duplicated: rate(0.3, 0.2),
                 busy: rate(0.4, 0.2),
             };
-            let ledger = rng.random_bool(0.3);
             Self {
                 weather,
                 kills: rng.random_bool(0.5),
                 freezes: rng.random_bool(0.5),
                 cuts: rng.random_bool(0.3),
-                clocks: rng.random_bool(0.3),
-                ledger_clock: !ledger && rng.random_bool(0.2),
                 mint: rng.random_bool(0.3),
-                ledger,
+                ledger: rng.random_bool(0.3),
                 restarts: rng.random_bool(0.2),
             }
         })
@@ -81,6 +73,8 @@ pub struct Targets {
     pub clients: Vec<Process>,
     /// The record.
     pub recorder: Recorder,
+    /// Whether clocks of gateways are wrong.
+    pub clocks: bool,
 }
 
 /// Older states that a server may go back to.
@@ -103,7 +97,7 @@ pub async fn strike(world: World, targets: Targets, faults: Faults, until: Micro
         let gateway = gateway.unwrap_or(0);
         let process = targets.gateways.process(gateway);
         let steps = world.draw(|rng| rng.random_range(0..400));
-        match world.draw(|rng| rng.random_range(0..12)) {
+        match world.draw(|rng| rng.random_range(0..10)) {
             0..3 if faults.kills => world.strike(process, steps, Blow::Kill),
             3 if faults.freezes => {
                 world.strike(process, steps, Blow::Freeze(world.between(50 * MS, 4 * SECOND)));
@@ -117,18 +111,18 @@ pub async fn strike(world: World, targets: Targets, faults: Faults, until: Micro
                 let edge = world.draw(|rng| rng.random_range(0..3));
                 targets.gateways.cut(gateway, edge, true);
             }
-            7 if faults.clocks => world.set_skew(process, hours(&world)),
-            8 if faults.ledger_clock => world.set_skew(targets.servers.processes[0], hours(&world)),
-            9 if faults.mint => copies.restore_mint(&world, &targets.servers),
-            10 if faults.ledger => match world.chance(0.4) {
-                true => copies.put_back(&world, &targets, faults.clocks),
-                false => copies.promote(&world, &targets, faults.clocks),
+            7 if faults.mint => copies.restore_mint(&world, &targets.servers),
+            8 if faults.ledger => match world.chance(0.4) {
+                true => copies.put_back(&world, &targets),
+                false => copies.promote(&world, &targets),
             },
-            11 if faults.ledger && faults.mint && world.chance(0.3) => {
+            9 if faults.ledger && faults.mint && world.chance(0.3) => {
                 copies.restore_mint(&world, &targets.servers);
-                copies.promote(&world, &targets, faults.clocks);
+                copies.promote(&world, &targets);
             }
-            11 if faults.restarts => targets.servers.ledger.restart(),
+            9 if faults.restarts && knows_milestone(&targets.servers) => {
+                targets.servers.ledger.restart();
+            }
             _ => {}
         }
         if world.chance(0.4) {
@@ -138,11 +132,6 @@ pub async fn strike(world: World, targets: Targets, faults: Faults, until: Micro
             targets.gateways.restart();
         }
     }
-}
-
-/// An hour ahead or behind, at most.
-fn hours(world: &World) -> i64 {
-    world.draw(|rng| rng.random_range(-3_600_000_000..3_600_000_000))
 }
 
 impl Copies {
@@ -174,9 +163,9 @@ impl Copies {
     }
 
     /// An older standby takes over. Not while one that did is waiting for its re-fence.
-    fn promote(&mut self, world: &World, targets: &Targets, clocks: bool) {
+    fn promote(&mut self, world: &World, targets: &Targets) {
         let server = &targets.servers.ledger;
-        let Some(copy) = self.older(world, targets, clocks) else { return };
+        let Some(copy) = self.older(world, targets) else { return };
         let generation = generation(&server.memory());
         server.promote(copy);
         targets.recorder.rollback(generation, versions(server));
@@ -187,9 +176,9 @@ impl Copies {
 
     /// A copy of the files is put back under the same server, which has gone on meanwhile. Not one that is younger than
     /// the newest milestone that the mint knows: what it lacks is no older than two seconds, and is not promised.
-    fn put_back(&mut self, world: &World, targets: &Targets, clocks: bool) {
+    fn put_back(&mut self, world: &World, targets: &Targets) {
         let server = &targets.servers.ledger;
-        let Some(copy) = self.older(world, targets, clocks) else { return };
+        let Some(copy) = self.older(world, targets) else { return };
         let head = targets.servers.mint.memory().head().now_or_never().and_then(Result::ok);
         let witness = head.and_then(|head| head.witness);
         let generation = generation(&server.memory());
@@ -204,19 +193,30 @@ impl Copies {
     }
 
     /// An older copy of the ledger, of which a later one was never this server's; none while it waits for a re-fence.
-    fn older(&mut self, world: &World, targets: &Targets, clocks: bool) -> Option<Copy> {
+    fn older(&mut self, world: &World, targets: &Targets) -> Option<Copy> {
         let server = &targets.servers.ledger;
         if self.ledger.is_empty() || server.called_for().is_some() || server.is_restarted() {
             return None;
         }
         let index = world.draw(|rng| rng.random_range(0..self.ledger.len()));
         let (_, copy) = self.ledger.remove(index)?;
-        if is_forgotten(server, &copy, &targets.servers.mint.memory(), clocks) {
+        if is_forgotten(server, &copy, &targets.servers.mint.memory(), targets.clocks) {
             return None;
         }
         self.ledger.truncate(index);
         Some(copy)
     }
+}
+
+/// Whether the mint knows a milestone of the ledger, by which a start of its server is confirmed. A mint that was restored
+/// lately may know none: the ledger would be re-fenced, and tokens be void, although it did not go back.
+fn knows_milestone(servers: &Servers) -> bool {
+    let head = servers.mint.memory().head().now_or_never().and_then(Result::ok);
+    let generation = generation(&servers.ledger.memory());
+    let of_line = |witness: &Witness| witness.generation == generation;
+    let witness = head.and_then(|head| head.witness).filter(of_line);
+    let milestone = witness.and_then(|witness| witness.milestone);
+    milestone.is_some_and(|milestone| servers.ledger.copy().has(milestone))
 }
 
 /// Whether nobody would remember the last re-fence: the clock alone would tell then. With clocks that are wrong, the same of a new epoch: one that

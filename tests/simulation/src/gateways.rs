@@ -21,7 +21,7 @@ pub const MAX_EFFECT_DELAY: Duration = Duration::from_secs(10);
 /// How far back a promoted standby may be.
 pub const HORIZON: Duration = Duration::from_secs(8);
 
-/// Longer than any run, and shorter than clocks jump: what makes an outcome known is forgotten by none of these jumps.
+/// Longer than any run, and shorter than most jumps of clocks: what makes an outcome known is forgotten by none of them.
 const KEPT: Duration = Duration::from_secs(300);
 
 /// What all gateways share.

@@ -7,6 +7,7 @@
 
 pub mod access;
 pub mod client;
+pub mod clocks;
 pub mod faults;
 pub mod gateways;
 pub mod ledger;

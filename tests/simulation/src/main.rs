@@ -164,6 +164,12 @@ fn summary(tally: &Tally, took: Duration) -> String {
         tally.calls,
         tally.failures.len()
     );
+    let percent = |count: u64| 100.0 * count as f64 / tally.seeds.max(1) as f64;
+    text.push_str(&format!(
+        "a clock jumped in {:.1} % of them, in {:.1} % while an answer was unknown\n",
+        percent(tally.with_jumps),
+        percent(tally.with_jumps_while_unknown)
+    ));
     for checker in Checker::ALL {
         let (holds, measure) = checker.about();
         let count = tally.looked_at.get(&checker).copied().unwrap_or(0);

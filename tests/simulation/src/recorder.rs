@@ -12,10 +12,12 @@ use fence_history::{
 use futures::FutureExt as _;
 use rand::RngExt as _;
 use sha2::{Digest as _, Sha256};
+use tokio::sync::Notify;
 use uuid::Uuid;
 
 use crate::access::PRINCIPALS;
 use crate::client::Upload;
+use crate::clocks::ClockFacts;
 use crate::ledger::{AskedWrite, LedgerServer};
 use crate::world::{Micros, World};
 
@@ -40,6 +42,9 @@ struct Book {
     admitted: Vec<Uuid>,
     /// Those with which the upstream is done, and no gateway knows it.
     stuck: Vec<Uuid>,
+    /// Clients that do not know what became of a write.
+    unsure: usize,
+    clocks: ClockFacts,
 }
 
 /// The record of a run; cheap to clone.
@@ -47,12 +52,24 @@ struct Book {
 pub struct Recorder {
     world: World,
     book: Arc<Mutex<Book>>,
+    losses: Arc<Notify>,
+}
+
+/// Time in which a client does not know what became of a write whose answer was lost.
+pub struct Unsure {
+    recorder: Recorder,
+}
+
+impl Drop for Unsure {
+    fn drop(&mut self) {
+        self.recorder.book().unsure -= 1;
+    }
 }
 
 impl Recorder {
     /// An empty one.
     pub fn new(world: &World) -> Self {
-        Self { world: world.clone(), book: Arc::default() }
+        Self { world: world.clone(), book: Arc::default(), losses: Arc::default() }
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
@@ -92,6 +109,30 @@ impl Recorder {
         if let Some(call) = book.calls.get_mut(&number) {
             call.answered = Some(Answered { at, answer });
         }
+    }
+
+    /// A client has lost the answer to a write, and is unsure of it until it finds out or gives up.
+    pub fn unsure(&self) -> Unsure {
+        self.book().unsure += 1;
+        self.losses.notify_one();
+        Unsure { recorder: self.clone() }
+    }
+
+    /// Notice of each lost answer to a write, for one that waits.
+    pub fn losses(&self) -> Arc<Notify> {
+        Arc::clone(&self.losses)
+    }
+
+    /// A wall clock has jumped.
+    pub fn clock_jumped(&self) {
+        let mut book = self.book();
+        book.clocks.jumps += 1;
+        book.clocks.jumps_while_unknown += u64::from(book.unsure > 0);
+    }
+
+    /// Facts about clocks so far.
+    pub fn clock_facts(&self) -> ClockFacts {
+        self.book().clocks
     }
 
     /// An upstream acted on a request.

@@ -15,6 +15,7 @@ use futures::{FutureExt as _, StreamExt as _};
 
 use crate::access;
 use crate::client::client;
+use crate::clocks::{ClockFacts, Clocks, Jumps};
 use crate::faults::{Faults, Targets, strike};
 use crate::gateways::{Gateways, Servers};
 use crate::ledger::{LedgerServer, SimulatedLedger};
@@ -33,6 +34,8 @@ pub struct Run {
     pub failures: Vec<String>,
     /// How many steps tasks took.
     pub steps: u64,
+    /// Jumps of clocks.
+    pub clocks: ClockFacts,
 }
 
 impl Run {
@@ -70,7 +73,8 @@ pub fn run(seed: u64, mutant: Option<Mutant>) -> Run {
     watch_for_panics();
     mutants::switch(mutant);
     let world = World::new(seed);
-    let outcome = catch_unwind(AssertUnwindSafe(|| play(&world, seed)));
+    let recorder = Recorder::new(&world);
+    let outcome = catch_unwind(AssertUnwindSafe(|| play(&world, seed, recorder.clone())));
     world.end();
     mutants::switch(None);
     let mut failures = PANICS.with_borrow_mut(std::mem::take);
@@ -79,7 +83,7 @@ pub fn run(seed: u64, mutant: Option<Mutant>) -> Run {
         (History::default(), None)
     });
     failures.extend(unfinished);
-    Run { history, failures, steps: world.steps() }
+    Run { history, failures, steps: world.steps(), clocks: recorder.clock_facts() }
 }
 
 /// The number of the client that asks after what others have left behind.
@@ -91,11 +95,10 @@ const IN_PARTS: u64 = 5;
 /// The longest that a run takes to come to rest after its last fault.
 const REST: u64 = 120 * SECOND;
 
-fn play(world: &World, seed: u64) -> (History, Option<String>) {
+fn play(world: &World, seed: u64, recorder: Recorder) -> (History, Option<String>) {
     let faults = Faults::of(world);
     let processes = [world.process(), world.process(), world.process()];
     let clock = runtime(world, processes[0]).clock;
-    let is_tidied = !faults.ledger && !faults.ledger_clock;
     // A ledger that goes back has older rules again, of which a history does not tell.
     let ruled = seed.is_multiple_of(RULED) && !faults.ledger;
     let servers = Arc::new(Servers {
@@ -105,7 +108,6 @@ fn play(world: &World, seed: u64) -> (History, Option<String>) {
         blobs: MemoryBlobs::new(runtime(world, processes[2]).clock),
         processes,
     });
-    let recorder = Recorder::new(world);
     if ruled {
         access::begin(&servers, &recorder);
     }
@@ -114,10 +116,11 @@ fn play(world: &World, seed: u64) -> (History, Option<String>) {
     let upstream = world.process();
     let plot = Plot {
         blobs: world.chance(0.7),
-        upstream: !faults.ledger_clock && world.chance(0.6),
+        upstream: world.chance(0.45),
         rules: ruled,
         parts: seed % IN_PARTS == IN_PARTS - 1,
     };
+    let jumps = Jumps::of(world, &faults, &plot);
     let end = world.now() + world.between(4 * SECOND, 14 * SECOND);
     let mut clients = Vec::new();
     for number in 1..=u32::try_from(world.between(2, 5)).unwrap_or(2) {
@@ -128,11 +131,23 @@ fn play(world: &World, seed: u64) -> (History, Option<String>) {
         clients.push(client.process);
         world.spawn(client.process, Box::pin(client.live(plot, end, upstream)));
     }
+    let is_tidied = !faults.ledger && jumps.keep_redeletion();
+    let clocks = Clocks {
+        world: world.clone(),
+        jumps,
+        gateways: gateways.clone(),
+        ledger: processes[0],
+        clients: clients.clone(),
+        recorder: recorder.clone(),
+    };
+    let clock_setter = world.process();
+    world.spawn(clock_setter, Box::pin(clocks.jump_about(end)));
     let targets = Targets {
         gateways: gateways.clone(),
         servers: Arc::clone(&servers),
         clients,
         recorder: recorder.clone(),
+        clocks: jumps.gateways,
     };
     let nemesis = world.process();
     world.spawn(nemesis, Box::pin(strike(world.clone(), targets, faults, end)));
@@ -150,6 +165,8 @@ fn play(world: &World, seed: u64) -> (History, Option<String>) {
     world.run_until(end);
     world.kill(nemesis);
     world.kill(administrator);
+    world.kill(clock_setter);
+    jumps.catch_up(world, processes[0]);
     let over = heal(world, &gateways, &recorder);
     world.run_until(world.now() + REST);
     let unfinished = (!over()).then(|| "some resource never came back to life".to_owned());
@@ -158,8 +175,7 @@ fn play(world: &World, seed: u64) -> (History, Option<String>) {
     (history, unfinished)
 }
 
-/// Whether the store has a blob that is nobody's. Of a ledger that went back the scrub finds them; one whose clock is
-/// behind may have yet to delete them.
+/// Whether the store has a blob that is nobody's. Of a ledger that went back, or whose clock jumped, the scrub finds them.
 fn stray(servers: &Servers) -> Option<String> {
     let memory = servers.ledger.memory();
     let pointers = memory.pointers(None, i64::MAX).now_or_never()?.ok()?;

@@ -19,7 +19,7 @@ const BEGINNING: i64 = 1_767_225_600_000_000;
 pub fn runtime(world: &World, process: Process) -> Runtime {
     Runtime {
         clock: Arc::new(WorldClock { world: world.clone(), process, start: world.now() }),
-        ids: Arc::new(WorldIds { world: world.clone() }),
+        ids: Arc::new(WorldIds { world: world.clone(), process }),
         spawn: Arc::new(WorldSpawn { world: world.clone(), process }),
     }
 }
@@ -34,6 +34,12 @@ pub fn micros(duration: Duration) -> Micros {
     Micros::try_from(duration.as_micros()).unwrap_or(Micros::MAX)
 }
 
+/// The wall clock of a process, in microseconds of Unix time.
+pub fn wall(world: &World, process: Process) -> i64 {
+    let elapsed = i64::try_from(world.now()).unwrap_or(i64::MAX);
+    BEGINNING + elapsed + world.skew(process)
+}
+
 struct WorldClock {
     world: World,
     process: Process,
@@ -43,9 +49,7 @@ struct WorldClock {
 #[async_trait]
 impl Clock for WorldClock {
     fn now(&self) -> Timestamp {
-        let elapsed = i64::try_from(self.world.now()).unwrap_or(i64::MAX);
-        let micros = BEGINNING + elapsed + self.world.skew(self.process);
-        Timestamp::from_microsecond(micros).unwrap_or(Timestamp::MAX)
+        Timestamp::from_microsecond(wall(&self.world, self.process)).unwrap_or(Timestamp::MAX)
     }
 
     fn elapsed(&self) -> Duration {
@@ -59,6 +63,7 @@ impl Clock for WorldClock {
 
 struct WorldIds {
     world: World,
+    process: Process,
 }
 
 impl Ids for WorldIds {
@@ -68,7 +73,7 @@ impl Ids for WorldIds {
 
     fn operation(&self) -> OperationId {
         let random = self.world.draw(|rng| rng.random());
-        let millis = self.world.now() / 1000;
+        let millis = wall(&self.world, self.process).unsigned_abs() / 1000;
         OperationId(Builder::from_unix_timestamp_millis(millis, &random).into_uuid())
     }
 }

@@ -57,6 +57,10 @@ pub struct Tally {
     pub calls: u64,
     /// How much each checker has looked at.
     pub looked_at: BTreeMap<Checker, u64>,
+    /// In how many a clock jumped.
+    pub with_jumps: u64,
+    /// In how many a clock jumped while an answer was unknown.
+    pub with_jumps_while_unknown: u64,
     /// Those that failed, by seed.
     pub failures: Vec<Failure>,
 }
@@ -121,6 +125,8 @@ pub fn seeds(
         tally.seeds += 1;
         tally.steps += run.steps;
         tally.calls += run.calls();
+        tally.with_jumps += u64::from(run.clocks.jumps > 0);
+        tally.with_jumps_while_unknown += u64::from(run.clocks.jumps_while_unknown > 0);
         for (checker, count) in &report.looked_at {
             *tally.looked_at.entry(*checker).or_default() += count;
         }

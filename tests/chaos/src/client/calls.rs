@@ -261,7 +261,7 @@ impl Client {
     }
 
     /// Fences a holder off, now or soon.
-    pub(super) async fn break_lock(&mut self, resource: &str) -> Option<Answer> {
+    pub(crate) async fn break_lock(&mut self, resource: &str) -> Option<Answer> {
         let after = if self.chance(0.5) { "0ms" } else { "500ms" };
         let path = format!("{}/break", resource_path(resource));
         let request = |http: &reqwest::Client, base: &str| {

@@ -214,7 +214,7 @@ pub async fn run(plan: &Plan) -> Result<Report> {
             .flag("--blobs", &store.url())
             .flag("--inline-bytes-max", "4096")
             .flag("--log", "warn");
-        settings = upstream::settings(&fronted)
+        settings = upstream::settings(&fronted, true)
             .iter()
             .fold(settings, |settings, one| settings.flag("--upstream", one));
         settings =

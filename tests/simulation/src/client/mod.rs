@@ -16,6 +16,7 @@ use crate::access::Asker;
 use crate::gateways::Gateways;
 use crate::network::NoAnswer;
 use crate::recorder::Recorder;
+use crate::runtime::wall;
 use crate::world::{MS, Micros, Process, SECOND, World};
 
 pub use uploads::Upload;
@@ -70,6 +71,15 @@ impl Client {
     pub fn value(&mut self) -> String {
         self.count += 1;
         format!("c{}v{}", self.number, self.count)
+    }
+
+    /// The number of the next write under a lock. Every second client takes it from its wall clock.
+    pub fn number_write(&self, held: &mut Held) -> i64 {
+        held.sequence = match self.number.is_multiple_of(2) {
+            true => wall(&self.world, self.process),
+            false => held.sequence + 1,
+        };
+        held.sequence
     }
 
     /// As whom it asks.

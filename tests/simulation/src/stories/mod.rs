@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fence_history::{Answer, Asked, Change, FencedWrite};
+use fence_history::{Answer, Asked, Change, FencedWrite, Outcome};
 use fencegate::engine::Engine;
 use rand::RngExt as _;
 
@@ -53,6 +53,11 @@ pub struct Plot {
     pub rules: bool,
     /// Uploads in parts.
     pub parts: bool,
+}
+
+/// Whether an answer tells what became of an operation.
+fn is_told(answer: Option<&Answer>) -> bool {
+    matches!(answer, Some(Answer::Outcome(Outcome::Applied | Outcome::Buried)))
 }
 
 impl Client {
@@ -129,7 +134,7 @@ impl Client {
         let Some(mut held) = self.acquire(&[on], wait).await else { return };
         // Whether a write of its own may still be on its way: then what it reads may be out of date
         // before it writes, and only the version tells.
-        let mut unsure = false;
+        let mut unsure = None;
         for _ in 0..self.world.between(1, 5) {
             let (set, version) = match self.read(on, SET).await {
                 Some(Answer::Value { found: Some(seen), resource_version }) => {
@@ -147,24 +152,23 @@ impl Client {
                 true => number.to_string(),
                 false => format!("{set} {number}"),
             };
-            if unsure && version.is_none() {
+            if unsure.is_some() && version.is_none() {
                 break;
             }
-            let by_version = unsure || self.world.chance(0.3);
-            held.sequence += 1;
+            let by_version = unsure.is_some() || self.world.chance(0.3);
             let wish = FencedWrite {
                 resource: on.to_owned(),
                 token: held.token,
                 forged: false,
-                sequence: Some(held.sequence),
+                sequence: Some(self.number_write(&mut held)),
                 idempotency_key: self.key(),
                 if_version: version.filter(|_| by_version),
                 change: Change::Put { key: SET.into(), value, adds: Some(number) },
             };
             match self.write_until_told(wish, &held, false).await {
-                Told::Written => unsure = false,
+                Told::Written => unsure = None,
                 Told::Refused => break,
-                Told::Nothing => unsure = true,
+                Told::Nothing => unsure = Some(self.recorder.unsure()),
             }
             if self.world.chance(0.2) {
                 self.renew(&held).await;
@@ -180,6 +184,7 @@ impl Client {
     /// Writes; with an idempotency key again until it is told what became of it.
     async fn write_until_told(&self, wish: FencedWrite, held: &Held, blob: bool) -> Told {
         let lock = self.world.chance(0.7).then_some(held.lock);
+        let mut unsure = None;
         for _ in 0..4 {
             let told = match wish.idempotency_key.is_some() && self.world.chance(0.1) {
                 true => self.write_twice(&wish, lock, blob).await,
@@ -189,10 +194,16 @@ impl Client {
                 Some(Answer::Written { .. }) => return Told::Written,
                 Some(Answer::Refused { .. }) => return Told::Refused,
                 Some(Answer::Unknown { operation: Some(operation) }) => {
+                    unsure.get_or_insert_with(|| self.recorder.unsure());
                     self.pause(MS, SECOND).await;
-                    self.look_up(operation).await;
+                    if is_told(self.look_up(operation).await.as_ref()) {
+                        unsure = None;
+                    }
                 }
-                _ => {}
+                None => {
+                    unsure.get_or_insert_with(|| self.recorder.unsure());
+                }
+                Some(_) => {}
             }
             if wish.idempotency_key.is_none() || self.world.chance(0.2) {
                 break;
@@ -225,7 +236,6 @@ impl Client {
     /// What became of an operation.
     pub async fn look_up(&self, operation: uuid::Uuid) -> Option<Answer> {
         use fence_core::ports::OperationRecord;
-        use fence_history::Outcome;
         let id = fence_core::OperationId(operation);
         let handler = move |engine: Engine| async move {
             let outcome = match engine.operation(id).await {
@@ -272,12 +282,11 @@ impl Client {
             };
             let version = held.versions.first().map(|(_, version)| *version);
             let sequenced = self.world.chance(0.4);
-            held.sequence += i64::from(sequenced);
             let wish = FencedWrite {
                 resource: on.to_owned(),
                 token: held.token,
                 forged: false,
-                sequence: sequenced.then_some(held.sequence),
+                sequence: sequenced.then(|| self.number_write(&mut held)),
                 idempotency_key: self.key(),
                 if_version: version.filter(|_| self.world.chance(0.1)),
                 change,
@@ -323,11 +332,14 @@ impl Client {
                 ((*resource).to_owned(), Change::Put { key: "both".into(), value, adds: None })
             };
             let steps: Vec<_> = PLAIN.iter().map(put).collect();
-            held.sequence += 1;
             let key = self.key();
-            let sequence = self.world.chance(0.5).then_some(held.sequence);
+            let sequence = self.world.chance(0.5).then(|| self.number_write(&mut held));
+            let mut unsure = None;
             for _ in 0..3 {
                 let answer = self.commit(&held, steps.clone(), key.clone(), sequence).await;
+                if matches!(answer, None | Some(Answer::Unknown { .. })) {
+                    unsure.get_or_insert_with(|| self.recorder.unsure());
+                }
                 match answer {
                     Some(Answer::Written { .. } | Answer::Refused { .. }) => break,
                     _ if key.is_none() => break,

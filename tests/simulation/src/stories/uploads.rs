@@ -5,7 +5,7 @@ use std::time::Duration;
 use fence_history::Answer;
 use rand::RngExt as _;
 
-use super::{KEYS, PLAIN, Told};
+use super::{KEYS, PLAIN, Told, is_told};
 use crate::client::{Client, Held, Upload, client};
 use crate::world::MS;
 
@@ -97,6 +97,7 @@ impl Client {
 
     /// Completes until it is told what became of it; then perhaps once more.
     async fn complete_until_told(&self, held: &Held, upload: &Upload) -> Told {
+        let mut unsure = None;
         for _ in 0..4 {
             match self.complete(held, upload).await {
                 Some(Answer::Written { .. }) => {
@@ -107,10 +108,16 @@ impl Client {
                 }
                 Some(Answer::Refused { .. }) => return Told::Refused,
                 Some(Answer::Unknown { operation: Some(operation) }) => {
+                    unsure.get_or_insert_with(|| self.recorder.unsure());
                     self.pause(MS, 500 * MS).await;
-                    self.look_up(operation).await;
+                    if is_told(self.look_up(operation).await.as_ref()) {
+                        unsure = None;
+                    }
                 }
-                _ => {}
+                None => {
+                    unsure.get_or_insert_with(|| self.recorder.unsure());
+                }
+                Some(_) => {}
             }
             self.pause(MS, 500 * MS).await;
         }

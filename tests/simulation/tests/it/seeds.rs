@@ -23,6 +23,9 @@ fn no_seed_breaks_the_promise() {
     let failures: Vec<String> = tally.failures.iter().map(ToString::to_string).collect();
     assert!(failures.is_empty(), "{}", failures.concat());
     assert_eq!(tally.seeds, SEEDS);
+    let (jumps, in_gaps) = (tally.with_jumps, tally.with_jumps_while_unknown);
+    assert!(jumps * 10 >= SEEDS * 9, "a clock jumped in {jumps} of {SEEDS}");
+    assert!(in_gaps * 10 >= SEEDS, "while an answer was unknown in {in_gaps} of {SEEDS}");
     // A checker that looked at nothing has shown nothing.
     for checker in Checker::ALL {
         let looked_at = tally.looked_at.get(&checker).copied().unwrap_or(0);
