@@ -238,10 +238,7 @@ impl EngineError {
 
     /// Whether no number came from the mint: all but grants goes on.
     pub(super) fn is_of_mint(&self) -> bool {
-        matches!(
-            self,
-            Self::MintUnavailable(_) | Self::MintUnwritable(_) | Self::MintRegressed(_)
-        )
+        matches!(self, Self::MintUnavailable(_) | Self::MintUnwritable(_) | Self::MintRegressed(_))
     }
 
     /// The error code users see.

@@ -259,9 +259,7 @@ impl Grants {
                 Ok(SealVerdict::Again(grant)) if pending.proposed && !grant.unconfirmed => {
                     return self.look(pending, None, until).await.map_err(unknown);
                 }
-                Err(error) if error.is_of_mint() => {
-                    no_number = Some(error)
-                }
+                Err(error) if error.is_of_mint() => no_number = Some(error),
                 verdict => return self.sealed(pending, verdict?, until).await,
             }
         }

@@ -30,7 +30,8 @@ on_both!(
     nothing_of_a_revoked_credential_comes_after_the_rules_are_applied,
 );
 
-const WORKS: &str = "allow = [\"lock\", \"fence\", \"write\", \"read\", \"list\"]\nresources = [\"lake:*\"]";
+const WORKS: &str =
+    "allow = [\"lock\", \"fence\", \"write\", \"read\", \"list\"]\nresources = [\"lake:*\"]";
 const READS: &str = "allow = [\"read\"]\nresources = [\"lake:*\"]";
 
 /// A gateway that speaks S3; `ann` works on a bucket, and `bob` reads.
