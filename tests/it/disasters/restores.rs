@@ -23,7 +23,7 @@ use super::refence::witness;
 use crate::operating::commands::fencegate;
 
 const DROP_SCHEMAS: &str = "DO $$ DECLARE name text; BEGIN
-    FOR name IN SELECT nspname FROM pg_namespace WHERE nspname = 'fencegate' OR nspname LIKE 'acts%' LOOP
+    FOR name IN SELECT nspname FROM pg_namespace WHERE nspname LIKE 'fencegate%' LOOP
         EXECUTE format('DROP SCHEMA %I CASCADE', name);
     END LOOP;
 END $$";
