@@ -23,17 +23,6 @@ const state = new State(new DriverTime(!process.argv.includes("--real-time")));
 const patient = state.time.isVirtual ? { connectTimeoutMs: 60_000 } : {};
 const send = process.argv.includes("--fetch") ? fetch : nodeFetch(patient);
 
-let collecting: NodeJS.Timeout | undefined;
-
-/**
- * Collects what nobody has any more, from now on: a call that is under way has its guard until it ends, and a process that does
- * little else would not collect that for minutes.
- */
-function keepCollecting(): void {
-  collect();
-  collecting ??= setInterval(collect, 1_000).unref();
-}
-
 /** Collects what nobody has any more. */
 function collect(): void {
   setFlagsFromString("--expose-gc");
@@ -107,7 +96,7 @@ const COMMANDS: Record<string, Command> = {
     const name = fields.text("lock");
     fields.end();
     state.forget(name);
-    keepCollecting();
+    collect();
     return {};
   },
   cancel(fields) {

@@ -655,10 +655,11 @@ export interface paths {
         };
         /**
          * Should requests be sent here?
-         * @description While the ledger works and the gateway is not shutting down; with `grants=1` only while new
-         *     tokens can be minted, too. The answer tells the state of each part: `gateway`, whether it goes on; `ledger`; `mint`,
-         *     without which only new locks stop; `blobs`, without which only large objects cannot be written or read; and
-         *     `settings`, whether they are those that all gateways have agreed on. The last two never make it not ready.
+         * @description While the ledger works and the gateway is not shutting down; with `writes=1` only while it takes writes, too, and with
+         *     `grants=1` only while locks can be granted. The answer tells the state of each part: `gateway`, whether it goes on;
+         *     `ledger`; `mint`, without which only new locks stop; `blobs`, without which only large objects cannot be written or read;
+         *     `settings`, whether they are those that all gateways have agreed on; and `writes` and `grants`, whether those can be made, as
+         *     of the last ones and of a trial every few seconds. `blobs` and `settings` never make it not ready.
          */
         get: operations["readiness"];
         put?: never;
@@ -1054,6 +1055,11 @@ export interface components {
         AccessApplied: {
             /**
              * Format: int64
+             * @description How many of all these are broken.
+             */
+            broken_count: number;
+            /**
+             * Format: int64
              * @description Their generation. Nothing takes effect any more that older rules allowed. With `dry_run`, the generation of those
              *     that are in force.
              */
@@ -1068,11 +1074,6 @@ export interface components {
              * @description How many there are, also of those that are not named.
              */
             lost_count: number;
-            /**
-             * Format: int64
-             * @description How many of all these are broken.
-             */
-            broken_count: number;
             /**
              * Format: int64
              * @description How many of all these are to be broken and could not be in time: send the same again. With `dry_run`, how many these
@@ -1860,7 +1861,7 @@ export interface components {
          * @description A part of the gateway.
          * @enum {string}
          */
-        Part: "gateway" | "ledger" | "mint" | "blobs" | "settings";
+        Part: "gateway" | "ledger" | "mint" | "blobs" | "settings" | "writes" | "grants";
         /** @description 1 to 255 visible ASCII characters without quotes and backslashes, other than `operations`. */
         PartName: string;
         /** @description The state of one part. */
@@ -1973,7 +1974,7 @@ export interface components {
         };
         /** @description The answer to `GET /readyz`. */
         Readiness: {
-            /** @description The parts, each once: `gateway`, `ledger`, `mint`, `blobs`, `settings`. */
+            /** @description The parts, each once: `gateway`, `ledger`, `mint`, `blobs`, `settings`, `writes`, `grants`. */
             parts: components["schemas"]["PartState"][];
             /** @description Whether requests should be sent here. */
             ready: boolean;
@@ -5575,6 +5576,8 @@ export interface operations {
             query?: {
                 /** @description With `1`, new locks must be possible too. */
                 grants?: string;
+                /** @description With `1`, writes must be possible too. */
+                writes?: string;
             };
             header?: never;
             path?: never;
