@@ -78,6 +78,9 @@ export abstract class FenceError extends Error implements ErrorDetails {
     this.attempts = attempts;
     this.retryAfterMs = known.retryAfterMs;
     this.operatorReason = known.operatorReason;
+    // Until it is first read, a stack of V8 refers to the objects of its calls: an error that somebody keeps would keep
+    // its guard, which would be renewed for ever (CC38). Not read at once: the class has yet to set the name.
+    queueMicrotask(() => void this.stack);
   }
 }
 

@@ -6,7 +6,7 @@ import { connect, createServer, type Socket } from "node:net";
 import { once } from "node:events";
 import { Readable } from "node:stream";
 import { after, test } from "node:test";
-import type { Fence, LockLost } from "../../src/index.js";
+import { OutcomeUnknown, type Fence, type LockLost } from "../../src/index.js";
 import { nodeFetch } from "../../src/node/index.js";
 import { Fencegate } from "../../src/node/main.js";
 import { client, failure, fresh, gateway, sleep, unlessItHangs, until } from "./world.js";
@@ -69,24 +69,34 @@ function granted(request: string, ttl: number | null = 60_000): string {
   return answer(request, 200, { id, resource: "r", resources: ["r"], token: "5", state: "leased", ...times });
 }
 
-/** A gateway behind a proxy that holds writes back until they may go; what came to it, in order. */
-async function holding(): Promise<{ fg: Fencegate; seen: string[]; go: () => void }> {
+/** What a proxy does with a request: it passes it on, or not, or ends the connection. */
+type Handle = (method: string, pass: () => void, socket: Socket) => void;
+
+/** A client of the gateway, through a proxy that does this with each request. */
+async function through(handle: Handle): Promise<Fencegate> {
   const { port } = new URL((await gateway()).url);
-  const seen: string[] = [];
-  let go = (): void => {};
-  const mayGo = new Promise<void>((resolve) => (go = resolve));
   const url = await serve((socket) => {
     const there = connect(Number(port), "127.0.0.1").on("error", () => {});
     there.on("data", (data) => socket.write(data));
     socket.on("close", () => there.destroy());
     requests(socket, (data) => {
-      const method = data.toString("latin1", 0, 6).split(" ")[0]!;
-      if (method === "PUT" || method === "DELETE") seen.push(method);
-      if (method === "PUT") void mayGo.then(() => there.write(data));
-      else there.write(data);
+      handle(data.toString("latin1", 0, 6).split(" ")[0]!, () => void there.write(data), socket);
     });
   });
-  return { fg: new Fencegate(url), seen, go };
+  return new Fencegate(url);
+}
+
+/** A gateway behind a proxy that holds writes back until they may go; what came to it, in order. */
+async function holding(): Promise<{ fg: Fencegate; seen: string[]; go: () => void }> {
+  const seen: string[] = [];
+  let go = (): void => {};
+  const mayGo = new Promise<void>((resolve) => (go = resolve));
+  const fg = await through((method, pass) => {
+    if (method === "PUT" || method === "DELETE") seen.push(method);
+    if (method === "PUT") void mayGo.then(pass);
+    else pass();
+  });
+  return { fg, seen, go };
 }
 
 function lent(fg: Fencegate): Fence {
@@ -182,6 +192,17 @@ test("a guard is not collected while its write is under way, or its commit is th
   const commit = await begin();
   await collect();
   assert.equal((await commit.send()).resources[0]?.version, 2);
+});
+
+test("an unknown outcome that is kept does not keep its guard", async () => {
+  const name = fresh();
+  const fg = await through((method, pass, socket) => void (method === "PUT" ? socket.destroy() : pass()));
+  const write = async () => failure((await fg.acquire(name)).put("k", "v", { retries: false }));
+  const unknown = await write();
+  await until(async () => (await collect(), (await fg.resource(name)).state === "released"));
+  // Kept until here, as by a caller that means to resolve it later.
+  assert.ok(unknown instanceof OutcomeUnknown);
+  assert.match(unknown.stack ?? "", /^OutcomeUnknown: the outcome of the write/);
 });
 
 test("a guard that is dropped waits for its writes", async () => {

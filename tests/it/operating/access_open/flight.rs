@@ -3,6 +3,7 @@
 use fence_core::wire::Lock;
 use fence_tests::access::{Key, principal, role};
 use fence_tests::client::{Answer, Call};
+use fence_tests::gateway::Settings;
 use fence_tests::multipart::commit;
 use fence_tests::postgres::Postgres;
 use fence_tests::process::eventually;
@@ -11,6 +12,7 @@ use futures::future::join_all;
 use reqwest::Method;
 use serde_json::json;
 use sqlx::PgConnection;
+use tokio::join;
 
 use super::{Pending, Site, begin};
 use crate::schedules::forced::run;
@@ -45,9 +47,14 @@ struct Effects {
 
 impl Flight {
     async fn new() -> Self {
+        Self::on(SetUp::Clustered.settings().await).await
+    }
+
+    /// The same with these settings.
+    async fn on(settings: Settings) -> Self {
         let upstream = Upstream::start().await;
         let setting = upstream.setting("drained", "");
-        let settings = SetUp::Clustered.settings().await.flag("--upstream", &setting);
+        let settings = settings.flag("--upstream", &setting);
         let ann = Key::new().await;
         let site =
             Site::on(SetUp::Clustered, settings, |rules| rules.text(WORKS, &[("ann", &ann)])).await;
@@ -101,9 +108,14 @@ impl Flight {
     }
 
     /// Rules that take all of it from `ann`.
-    async fn take_away(&self) {
+    fn reading(&self) -> String {
         let reads = role("reads", READS) + &principal("ann", "reads", &[&self.ann]);
-        self.site.put_in_force(&(self.site.rules.admin() + &reads)).await;
+        self.site.rules.admin() + &reads
+    }
+
+    /// Puts those in force.
+    async fn take_away(&self) {
+        self.site.put_in_force(&self.reading()).await;
     }
 
     async fn effects(&mut self) -> Effects {
@@ -127,6 +139,18 @@ async fn in_postgres(looker: &mut PgConnection) -> i64 {
     let waiting = "SELECT count(*) FROM pg_stat_activity
                    WHERE datname = current_database() AND wait_event_type = 'Lock'";
     sqlx::query_scalar(waiting).fetch_one(looker).await.unwrap()
+}
+
+/// Waits until a session waits for a lock in this act.
+async fn until_it_waits(looker: &mut PgConnection, act: &str) {
+    eventually(&format!("{act} waits for a lock"), async || {
+        let waiting = "SELECT count(*) FROM pg_stat_activity
+                       WHERE datname = current_database() AND wait_event_type = 'Lock'
+                         AND query LIKE '%' || $1 || '%'";
+        let waiting = sqlx::query_scalar(waiting).bind(act).fetch_one(&mut *looker).await;
+        (waiting.unwrap_or(0_i64) > 0).then_some(())
+    })
+    .await;
 }
 
 /// Whether it took effect; fails unless it did, was refused for the rules, or is said not to be known or not applied.
@@ -189,24 +213,35 @@ async fn acts_in_postgres_take_effect_before_the_rules_or_not_at_all() {
     }
 }
 
-/// The ledger has admitted it when its gateway stops. Nobody can take it back from an upstream, so it is asked once more
+/// The ledger admits it while its gateway stands still. Nobody can take it back from an upstream, so it is asked once more
 /// before it is sent.
+///
+/// It waits for the guard, not for a fence: acts get that in the order in which they came, so it is admitted before the
+/// rules are in force; and they wait for it for as long as a statement may take.
 #[tokio::test]
 async fn a_request_to_an_upstream_that_was_admitted_under_older_rules_is_not_sent() {
-    let mut flight = Flight::new().await;
-    let pending = flight.stopped_with(vec![flight.forwarded()], 1).await;
-    run(&mut flight.holder, "COMMIT").await;
-    flight.take_away().await;
+    let settings = SetUp::Clustered.settings().await.env("FENCEGATE_REQUEST_TIMEOUT", "1m");
+    let mut flight = Flight::on(settings).await;
+    let (forwarded, reading) = (flight.forwarded(), flight.reading());
+    let Flight { site, holder, looker, upstream, .. } = &mut flight;
+    run(holder, "BEGIN; LOCK TABLE fencegate.write_guard IN EXCLUSIVE MODE").await;
+    let pending = begin(forwarded);
+    until_it_waits(looker, "open_intents").await;
+    site.last().pause();
+    let admitted = async {
+        until_it_waits(looker, "apply_rules").await;
+        // A gateway that stands still has not given it up.
+        until_it_waits(looker, "open_intents").await;
+        run(holder, "COMMIT").await;
+    };
+    join!(site.put_in_force(&reading), admitted);
     let open = "SELECT count(*) FROM fencegate.upstream_intents WHERE closed IS NULL";
-    let open: i64 = sqlx::query_scalar(open).fetch_one(&mut flight.looker).await.unwrap();
-    flight.site.last().resume();
-    for answer in join_all(pending).await {
-        answer.unwrap().refused(403, "permission-denied");
-    }
-    assert_eq!((open, flight.upstream.begun()), (1, 0), "it was admitted, and then sent or not");
+    let admitted: i64 = sqlx::query_scalar(open).fetch_one(&mut *looker).await.unwrap();
+    site.last().resume();
+    pending.await.unwrap().refused(403, "permission-denied");
+    assert_eq!((admitted, upstream.begun()), (1, 0), "it was admitted, and then sent or not");
     eventually("its intent is closed", async || {
-        let open = "SELECT count(*) FROM fencegate.upstream_intents WHERE closed IS NULL";
-        let open: i64 = sqlx::query_scalar(open).fetch_one(&mut flight.looker).await.unwrap();
+        let open: i64 = sqlx::query_scalar(open).fetch_one(&mut *looker).await.unwrap();
         (open == 0).then_some(())
     })
     .await;

@@ -16,7 +16,7 @@ from ..._hooks import Breaking, Event, Expiring, ReleaseFailed, RenewFailed, Rev
 from . import commands
 from .clock import VirtualLoop, advance, own_time
 from .mishaps import MISHAPS
-from .told import DriverError, Out, Told, error_told
+from .told import DriverError, Out, Told, error_told, without_frames
 
 FEATURES = [
     "run",
@@ -108,7 +108,7 @@ class State:
     def keep_unknown(self, error: errors.OutcomeUnknown) -> str:
         """Remembers an unknown outcome, and gives a handle to it."""
         handle = f"U{len(self._unknown) + 1}"
-        self._unknown[handle] = error
+        self._unknown[handle] = without_frames(error)
         return handle
 
     def unknown(self, handle: str) -> errors.OutcomeUnknown:

@@ -13,7 +13,7 @@ from ... import Fencegate, Lock, errors
 from ..._wish import LockOptions
 from .mishaps import collect, is_refused_in_copy
 from .settings import settings_of
-from .told import DriverError, Out, Told, error_told, settled_told, written_told
+from .told import DriverError, Out, Told, error_told, settled_told, without_frames, written_told
 
 _PUT = {"key": "idempotency_key"}
 
@@ -62,7 +62,7 @@ class State:
         """Remembers an unknown outcome, and gives a handle to it."""
         with self._lock:
             handle = f"U{len(self._unknown) + 1}"
-            self._unknown[handle] = error
+            self._unknown[handle] = without_frames(error)
         return handle
 
     def unknown(self, handle: str) -> errors.OutcomeUnknown:

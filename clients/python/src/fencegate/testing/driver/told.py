@@ -111,6 +111,12 @@ def written_told(written: Written | Deleted | Committed) -> Told:
     return told
 
 
+def without_frames(error: errors.OutcomeUnknown) -> errors.OutcomeUnknown:
+    """The same, without the frames that it came through: as long as it is kept, they would keep the guard."""
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
+
+
 def settled_told(settled: Settled) -> Told:
     """What an unknown outcome turned out to be."""
     if isinstance(settled, Applied):
