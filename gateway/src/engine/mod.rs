@@ -162,7 +162,8 @@ impl Base {
             batch_bytes_max: BATCH_BYTES_MAX,
             timeout: self.settings.request_timeout,
         };
-        Batcher::start(act, &self.runtime, limits, self.closing.clone())
+        let writes = Arc::clone(&self.writes);
+        Batcher::start(act, &self.runtime, limits, writes, self.closing.clone())
     }
 }
 

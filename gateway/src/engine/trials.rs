@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fence_core::ports::{Clock, LedgerError, MintError};
+use fence_core::ports::{Clock, LedgerError, MintError, Unwritable};
 use parking_lot::Mutex;
 
 /// The time for which a refusal of what was asked for counts, unless the like is done meanwhile. A trial is small: it may find
@@ -23,26 +23,32 @@ pub(in crate::engine) struct Trials {
 #[derive(Default)]
 struct State {
     /// The last refusal of what was asked for, on the clock of this process, and its cause.
-    refused: Option<(Duration, String)>,
-    /// What the last trial came to.
-    failed: Option<String>,
+    refused: Option<(Duration, Unwritable)>,
+    /// Why the last trial failed, and its cause if that is known.
+    failed: Option<(String, Option<Unwritable>)>,
 }
 
-/// An error that says of everything else, too, that it cannot be done.
-pub(in crate::engine) trait Refuses: Display {
-    /// Whether it does.
-    fn refuses_all(&self) -> bool;
+/// An error of a ledger or a mint.
+pub(in crate::engine) trait Caused: Display {
+    /// Cause for which nothing else can be done either, if it is such a one.
+    fn cause(&self) -> Option<Unwritable>;
 }
 
-impl Refuses for LedgerError {
-    fn refuses_all(&self) -> bool {
-        matches!(self, Self::Unwritable(_)) && !self.passes()
+impl Caused for LedgerError {
+    fn cause(&self) -> Option<Unwritable> {
+        match self {
+            Self::Unwritable(cause) => Some(*cause),
+            _ => None,
+        }
     }
 }
 
-impl Refuses for MintError {
-    fn refuses_all(&self) -> bool {
-        matches!(self, Self::Unwritable(_))
+impl Caused for MintError {
+    fn cause(&self) -> Option<Unwritable> {
+        match self {
+            Self::Unwritable(cause) => Some(*cause),
+            _ => None,
+        }
     }
 }
 
@@ -54,48 +60,58 @@ impl Trials {
     }
 
     /// Notes what came of something that was asked for, and passes it on.
-    pub(in crate::engine) fn asked<T, E: Refuses>(&self, answer: Result<T, E>) -> Result<T, E> {
+    pub(in crate::engine) fn asked<T, E: Caused>(&self, answer: Result<T, E>) -> Result<T, E> {
         let mut state = self.state.lock();
         match &answer {
             Ok(_) => *state = State::default(),
-            Err(error) if error.refuses_all() => {
-                let why = error.to_string();
-                if state.refused.is_none() && state.failed.is_none() {
-                    tracing::error!(why, "no {} can be made", self.name);
+            Err(error) => {
+                // A start passes in a moment: the next trial says when.
+                if let Some(cause) = error.cause().filter(|cause| *cause != Unwritable::Restarted) {
+                    if state.refused.is_none() && state.failed.is_none() {
+                        tracing::error!(%cause, "no {} can be made", self.name);
+                    }
+                    state.refused = Some((self.clock.elapsed(), cause));
                 }
-                state.refused = Some((self.clock.elapsed(), why));
             }
-            Err(_) => {}
         }
         answer
     }
 
     /// Notes what came of a trial, and passes it on.
-    pub(in crate::engine) fn tried<T, E: Display>(&self, answer: Result<T, E>) -> Result<T, E> {
+    pub(in crate::engine) fn tried<T, E: Caused>(&self, answer: Result<T, E>) -> Result<T, E> {
         let mut state = self.state.lock();
-        let why = answer.as_ref().err().map(E::to_string);
-        if let (Some(why), None) = (&why, &state.failed) {
+        let failed = answer.as_ref().err().map(|error| (error.to_string(), error.cause()));
+        if let (Some((why, _)), None) = (&failed, &state.failed) {
             tracing::warn!(why, "a trial says that no {} can be made", self.name);
         }
-        state.failed = why;
+        state.failed = failed;
         answer
     }
 
-    /// Cause for which the like cannot be done, as far as is known.
+    /// Why the like cannot be done, as far as is known. Text for operators: a store may say in it what it was sent.
     pub(in crate::engine) fn trouble(&self) -> Result<(), String> {
         let state = self.state.lock();
-        let counts = |since: Duration| self.clock.elapsed().saturating_sub(since) < REFUSED_FOR;
-        match (&state.refused, &state.failed) {
-            (Some((since, why)), _) if counts(*since) => Err(why.clone()),
-            (_, Some(why)) => Err(why.clone()),
-            _ => Ok(()),
+        match (self.refused(&state), &state.failed) {
+            (Some(cause), _) => Err(cause.to_string()),
+            (None, Some((why, _))) => Err(why.clone()),
+            (None, None) => Ok(()),
         }
+    }
+
+    /// Cause for which the like cannot be done, if it is known.
+    pub(in crate::engine) fn cause(&self) -> Option<Unwritable> {
+        let state = self.state.lock();
+        self.refused(&state).or_else(|| state.failed.as_ref()?.1)
+    }
+
+    fn refused(&self, state: &State) -> Option<Unwritable> {
+        let (since, cause) = state.refused?;
+        (self.clock.elapsed().saturating_sub(since) < REFUSED_FOR).then_some(cause)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use fence_core::ports::Unwritable;
     use tokio::time::advance;
 
     use super::*;
@@ -114,13 +130,14 @@ mod tests {
         assert_eq!(writes.trouble(), Ok(()));
         let _ = writes.asked(refusal());
         let _ = writes.tried(Ok::<_, LedgerError>(()));
-        assert_eq!(writes.trouble(), Err(FULL.to_string()), "a trial finds room for a little");
+        assert_eq!(writes.cause(), Some(Unwritable::Full), "a trial finds room for a little");
         advance(REFUSED_FOR).await;
         assert_eq!(writes.trouble(), Ok(()), "the last trial counts");
 
         let _ = writes.tried(refusal());
         advance(REFUSED_FOR * 2).await;
         assert_eq!(writes.trouble(), Err(FULL.to_string()), "the last trial counts");
+        assert_eq!(writes.cause(), Some(Unwritable::Full));
         let _ = writes.asked(Ok::<_, LedgerError>(()));
         assert_eq!(writes.trouble(), Ok(()));
 

@@ -25,7 +25,7 @@ use std::sync::atomic::AtomicU8;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fence_core::ports::{LedgerError, Patience, Runtime, Unwritable};
+use fence_core::ports::{LedgerError, Patience, Runtime};
 use fence_core::{PrincipalName, ResourceName};
 use futures::FutureExt as _;
 use futures::future::join;
@@ -34,6 +34,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
+use crate::engine::trials::Trials;
 use crate::spans::{self, Span};
 
 use entry::{Entry, Fate, QUEUED, Way, take_back, way};
@@ -179,11 +180,7 @@ struct Running<A: Act> {
     lanes: Mutex<Lanes<A>>,
     /// How many lanes may use the ledger at once.
     slots: Slots,
-    cause: Cause,
 }
-
-/// Cause for which the ledger took nothing when it was asked last.
-type Cause = Arc<Mutex<Option<Unwritable>>>;
 
 /// A queue and the task that empties it.
 pub(super) struct Batcher<A: Act> {
@@ -191,19 +188,21 @@ pub(super) struct Batcher<A: Act> {
     pace: Arc<Pace>,
     runtime: Runtime,
     timeout: Duration,
-    cause: Cause,
+    writes: Arc<Trials>,
 }
 
 impl<A: Act> Batcher<A> {
-    /// Starts the task. It ends when `closing` is cancelled and the queue is empty.
+    /// Starts the task. It ends when `closing` is cancelled and the queue is empty. What `writes` know is the cause that callers are
+    /// told who get no answer in time.
     pub(super) fn start(
         act: A,
         runtime: &Runtime,
         limits: Limits,
+        writes: Arc<Trials>,
         closing: CancellationToken,
     ) -> Self {
         let queue = Queue::new(limits.queue_max);
-        let (timeout, pace, cause) = (limits.timeout, Arc::<Pace>::default(), Cause::default());
+        let (timeout, pace) = (limits.timeout, Arc::<Pace>::default());
         let shared = Arc::new(Running {
             act,
             runtime: runtime.clone(),
@@ -211,10 +210,9 @@ impl<A: Act> Batcher<A> {
             pace: Arc::clone(&pace),
             lanes: Mutex::default(),
             slots: Slots::default(),
-            cause: Arc::clone(&cause),
         });
         runtime.spawn.spawn_lasting(A::NAME, Box::pin(empty(shared, Arc::clone(&queue), closing)));
-        Self { queue, pace, runtime: runtime.clone(), timeout, cause }
+        Self { queue, pace, runtime: runtime.clone(), timeout, writes }
     }
 
     /// Hands in an item and waits for its verdict. May be dropped at any await: the item goes its
@@ -255,8 +253,8 @@ impl<A: Act> Batcher<A> {
                 None => {}
             }
         }
-        Err(match (take_back(state), *self.cause.lock()) {
-            (Failure::NotApplied(_), Some(cause)) => {
+        Err(match (take_back(state), self.writes.cause()) {
+            (Failure::NotApplied(_) | Failure::Busy, Some(cause)) => {
                 Failure::NotApplied(LedgerError::Unwritable(cause))
             }
             (failure, _) => failure,
@@ -423,10 +421,6 @@ async fn run<A: Act>(
     if done.is_err() {
         recorded.fails();
     }
-    *shared.cause.lock() = match &done {
-        Err(LedgerError::Unwritable(cause)) => Some(*cause),
-        _ => None,
-    };
     done
 }
 

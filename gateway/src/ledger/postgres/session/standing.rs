@@ -1,10 +1,7 @@
 //! What this gateway knows that speaks against the server of its ledger, and on which line of the ledger it
 //! knows it.
 
-use fence_core::ports::{LedgerError, Line};
-
-/// Why nothing is read from a server that was started anew.
-const RESTARTED: &str = "the Postgres server was started a moment ago, and no gateway has looked yet whether it lost anything";
+use fence_core::ports::{LedgerError, Line, Unwritable};
 
 /// What this gateway knows that speaks against the server.
 #[derive(Debug, Default)]
@@ -152,7 +149,7 @@ impl Standing {
     pub(super) fn held_against(&self) -> Option<LedgerError> {
         let Self { halted, doubted, told, .. } = self;
         let why = halted.clone().or_else(|| doubted.clone()).or_else(|| told.clone());
-        let restarted = self.restarted.then(|| LedgerError::Unavailable(RESTARTED.to_owned()));
+        let restarted = self.restarted.then(|| LedgerError::Unwritable(Unwritable::Restarted));
         why.map(LedgerError::RefenceRequired).or(restarted)
     }
 
@@ -246,7 +243,8 @@ mod tests {
         assert_eq!(standing.held_against(), None);
         standing.connected(2);
         standing.started(1, false);
-        assert!(matches!(standing.held_against(), Some(LedgerError::Unavailable(_))));
+        let restarted = LedgerError::Unwritable(Unwritable::Restarted);
+        assert_eq!(standing.held_against(), Some(restarted));
         standing.started(2, true);
         assert!(standing.held_against().is_some());
         standing.started(2, false);
