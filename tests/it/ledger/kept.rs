@@ -82,6 +82,8 @@ pub async fn nothing_goes_earlier_than_was_agreed_when_it_was_made() {
         assert_eq!(left_after(&ground, day - now).await, left, "after {day} days");
         now = day;
     }
+    applied(commit(&ground.ledger, keyed("since", put(R, 2, "e"))).await);
+    assert_eq!(left_after(&ground, 2).await[0], 0, "made since, so by what is agreed now");
 }
 
 /// Things to be kept for ever outlive no time: the owner of the tables alone can say that they may go.

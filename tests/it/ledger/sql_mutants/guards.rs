@@ -81,7 +81,7 @@ pub const MUTANTS: &[Mutant] = &[
         "halt_at": "WHERE w.generation = p_generation AND w.adoptions = p_adoptions" => "",
     ),
     mutant!("timeline-unchecked": "no act compares the timeline: a stale standby that was promoted goes on",
-        caught by schedules::place::a_promoted_standby_that_missed_a_seal_takes_nothing, which says "a gateway looks",
+        caught by schedules::place::a_promoted_standby_that_missed_a_seal_takes_nothing, which says "Restarted",
         "assert_place": "IF p_timeline <> substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) THEN" => "IF false THEN",
     ),
     mutant!("system-unchecked": "no act compares the system: a dump that was restored elsewhere goes on",

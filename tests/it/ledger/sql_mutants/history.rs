@@ -47,7 +47,7 @@ pub const MUTANTS: &[Mutant] = &[
         "agree": "now + acts.seconds(a.value) * interval" => "now + acts.seconds(u.value) * interval",
     ),
     mutant!("longer-times-never-end": "what was agreed before counts for ever",
-        caught by kept::nothing_goes_earlier_than_was_agreed_when_it_was_made, which says "after 61 days",
+        caught by kept::nothing_goes_earlier_than_was_agreed_when_it_was_made, which says "made since",
         "agreed_s": "AND b.until > (SELECT w.at FROM fencegate.own_time w)" => "",
     ),
     mutant!("sweeps-what-is-agreed": "keys are swept as the caller says, whatever is agreed",
