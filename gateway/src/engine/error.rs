@@ -236,7 +236,7 @@ impl EngineError {
         )
     }
 
-    /// Whether no number came from the mint: all but grants goes on.
+    /// Tells errors of the mint: all but grants goes on.
     pub(super) fn is_of_mint(&self) -> bool {
         matches!(self, Self::MintUnavailable(_) | Self::MintUnwritable(_) | Self::MintRegressed(_))
     }

@@ -154,7 +154,7 @@ mod tests {
         }
     }
 
-    /// What an hour came to.
+    /// Outcome of an hour.
     struct Served {
         /// Of the ids that were given up so far, by day, those that are still known.
         known: Vec<usize>,

@@ -12,9 +12,9 @@ use parking_lot::Mutex;
 /// room where little is left.
 const REFUSED_FOR: Duration = Duration::from_secs(10);
 
-/// What is known of one kind of change.
+/// News on one kind of change.
 pub(in crate::engine) struct Trials {
-    /// What is tried, for the log.
+    /// Kind of change, for the log.
     name: &'static str,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
@@ -53,7 +53,7 @@ impl Caused for MintError {
 }
 
 impl Trials {
-    /// Nothing is known yet: it is taken to be possible.
+    /// Begins without news: the change is taken to be possible.
     pub(in crate::engine) fn new(name: &'static str, clock: &Arc<dyn Clock>) -> Arc<Self> {
         let (clock, state) = (Arc::clone(clock), Mutex::default());
         Arc::new(Self { name, clock, state })

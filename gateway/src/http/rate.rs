@@ -50,7 +50,7 @@ impl Least {
 
 /// The times within which bytes must move while this side waits for the other one.
 pub struct Pace {
-    /// How long they may stand still, if there is a limit beside the least rate.
+    /// Longest stall, if there is a limit beside the least rate.
     idle: Option<Duration>,
     end: Instant,
     rate_min: u64,

@@ -75,7 +75,7 @@ struct Parts {
     audit_places: Vec<Arc<dyn CheckpointPlace>>,
     /// The ledger, if gateways of other versions may work on it.
     shared: Option<Arc<PgLedger>>,
-    /// What keys of S3 are derived from; none where S3 is off.
+    /// Root that keys of S3 are derived from; none where S3 is off.
     s3_root: Option<S3Root>,
 }
 

@@ -172,7 +172,7 @@ impl Fault {
         }
     }
 
-    /// Whether it happens in runs about clocks alone.
+    /// Tells faults of runs about clocks alone.
     pub fn is_of_clocks(self) -> bool {
         self == Self::PostgresClock
     }

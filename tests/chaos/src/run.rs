@@ -74,7 +74,7 @@ pub struct Plan {
     pub mutant: Option<&'static Mutant>,
     /// The driver of a client library that calls instead of our own client processes.
     pub client: Option<String>,
-    /// That a wall clock jumps with every fault that leaves room for it.
+    /// Jumps of a wall clock beside every fault that leaves room for one.
     pub clocks: bool,
     /// That there are no rules of access.
     pub open: bool,

@@ -81,7 +81,7 @@ impl Site {
         usage.expect(200).parse()
     }
 
-    /// How often `ann` and `bob` were refused as they have their share already.
+    /// Refusals of `ann` and of `bob` for shares that they have already.
     async fn refused(&self) -> [u64; 2] {
         let all = self.usage().await.items;
         ["ann", "bob"].map(|name| {
@@ -90,14 +90,14 @@ impl Site {
         })
     }
 
-    /// How much of this `ann` has, if she has any.
+    /// Part of this that `ann` has, if she has any.
     async fn held_by_ann(&self, quota: &str) -> Option<u64> {
         let all = self.usage().await.items;
         let ann = all.into_iter().find(|usage| usage.principal.as_str() == "ann")?;
         ann.held.get(quota).copied()
     }
 
-    /// How often anybody was refused for this share.
+    /// Refusals of anybody for this share.
     async fn limited(&self, limit: &str) -> u64 {
         let metrics = self.bob.by(self.gateway.client().get("/metrics")).send().await;
         let metrics = metrics.expect(200).text();
@@ -113,7 +113,7 @@ fn database(settings: &Settings) -> String {
     database_in(&postgres.unwrap().1).to_owned()
 }
 
-/// How many calls of the gateway wait for a lock, in statements with this in their text.
+/// Number of the gateway's calls that wait for a lock, in statements with this in their text.
 async fn waiting(looker: &mut PgConnection, text: &str) -> i64 {
     let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
                    AND wait_event_type = 'Lock' AND position($1 IN query) > 0";

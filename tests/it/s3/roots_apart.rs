@@ -30,13 +30,13 @@ fn root_in(file: &Path) -> String {
     fs::read_to_string(file).expect("a root").trim().to_owned()
 }
 
-/// Whether these bytes have the root in them, as it is or in hex.
+/// Looks for the root in these bytes, as it is or in hex.
 fn has(bytes: &[u8], root: &str) -> bool {
     let raw = hex::decode(root).expect("hex");
     [root.as_bytes(), &raw].iter().any(|form| memmem::find(bytes, form).is_some())
 }
 
-/// Whether a file of a folder has the root in it, other than the one that is there for it.
+/// Looks for the root in the files of a folder, other than the one that is there for it.
 fn is_in_a_file(folder: &Path, root: &str) -> bool {
     let files = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("a file").path());
     let files = files.filter(|path| path.is_file() && !path.ends_with("s3.root"));

@@ -29,7 +29,7 @@ enum OfLedger {
 /// Clocks that jump in a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Jumps {
-    /// Those of gateways.
+    /// Clocks of gateways.
     pub gateways: bool,
     ledger: OfLedger,
     clients: bool,
@@ -52,7 +52,7 @@ impl Jumps {
         Self { gateways, ledger, clients: true }
     }
 
-    /// Whether garbage is deleted twice with the time between that was promised: an upload that comes later than both is left.
+    /// Tells whether garbage is deleted twice with the time between that was promised: an upload that comes later than both is left.
     pub fn keep_redeletion(self) -> bool {
         self.ledger == OfLedger::Still
     }
@@ -74,7 +74,7 @@ impl Jumps {
 pub struct Clocks {
     /// The world.
     pub world: World,
-    /// Those that jump.
+    /// Clocks that jump.
     pub jumps: Jumps,
     /// The gateways.
     pub gateways: Gateways,

@@ -73,7 +73,7 @@ pub struct Targets {
     pub clients: Vec<Process>,
     /// The record.
     pub recorder: Recorder,
-    /// Whether clocks of gateways are wrong.
+    /// Tells whether clocks of gateways are wrong.
     pub clocks: bool,
 }
 

@@ -175,7 +175,7 @@ fn play(world: &World, seed: u64, recorder: Recorder) -> (History, Option<String
     (history, unfinished)
 }
 
-/// Whether the store has a blob that is nobody's. Of a ledger that went back, or whose clock jumped, the scrub finds them.
+/// Looks for a blob in the store that is nobody's. Of a ledger that went back, or whose clock jumped, the scrub finds them.
 fn stray(servers: &Servers) -> Option<String> {
     let memory = servers.ledger.memory();
     let pointers = memory.pointers(None, i64::MAX).now_or_never()?.ok()?;

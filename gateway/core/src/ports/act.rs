@@ -9,7 +9,7 @@ pub enum Unwritable {
     /// No room is left, or as much is stored as its quota allows.
     #[error("it is full")]
     Full,
-    /// It was set to take reads alone.
+    /// Set to take reads alone.
     #[error("it is read-only")]
     ReadOnly,
     /// The gateway's user may only read.
@@ -55,7 +55,7 @@ pub enum LedgerError {
 }
 
 impl LedgerError {
-    /// Whether it passes by itself in a moment, so that a gateway sends the same batch again meanwhile.
+    /// Tells an error that passes by itself in a moment: a gateway sends the same batch again meanwhile.
     pub fn passes(&self) -> bool {
         matches!(self, Self::Unavailable(_) | Self::Unwritable(Unwritable::Restarted))
     }

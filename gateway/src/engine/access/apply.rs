@@ -69,7 +69,7 @@ pub struct Lost {
     pub principal: Option<PrincipalName>,
     /// Its credential was taken back: it is broken also where that was not asked for.
     pub is_revoked: bool,
-    /// Whether it is to be broken.
+    /// Marked to be broken.
     pub is_doomed: bool,
     /// Whether it is broken.
     pub is_broken: bool,

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::Access;
 use super::apply::{Breaking, break_free, lost};
 
-/// How long whoever puts rules in force is left to break these locks, and the pause before what is left is tried again.
+/// Time that is left to the request that puts rules in force to break these locks, and pause before the rest is tried again.
 const PAUSE: Duration = Duration::from_secs(10);
 /// The request id under which the audit has what the gateway broke by itself.
 const REQUEST_ID: &str = "rules of access";

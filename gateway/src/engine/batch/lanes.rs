@@ -23,7 +23,7 @@ const GLANCES: u32 = 2;
 /// Lanes of an act that may use the ledger at once, of either kind.
 const LANES_MAX: usize = 4;
 
-/// How many of those one principal has at a time: whoever blocks many rows leaves one to others.
+/// Slots that one principal has at a time: a principal that blocks many rows leaves one to others.
 const OWN_MAX: usize = LANES_MAX - 1;
 
 /// The connection slots of the lanes of an act. Each act has its own: a grant that waits for the mint in a lane holds up no
@@ -98,7 +98,7 @@ impl Slots {
     }
 }
 
-/// What waits on each lane, besides the items under way, and how much all of that is.
+/// Queues of the lanes, and the load of all of them with the items under way.
 pub(super) struct Lanes<A: Act> {
     lanes: HashMap<A::Lane, VecDeque<Entry<A>>>,
     load: Load,
@@ -110,7 +110,7 @@ impl<A: Act> Default for Lanes<A> {
     }
 }
 
-/// How many items all lanes have, those under way among them, and how many of each principal: whoever blocks many rows
+/// Numbers of items on all lanes, those under way among them, in all and by principal: a principal that blocks many rows
 /// fills its own part of this, and no more.
 #[derive(Debug, Default)]
 struct Load {
@@ -138,7 +138,7 @@ impl Load {
         }
     }
 
-    /// Whether a principal has its share of so many.
+    /// Tells whether a principal has its share of so many.
     fn is_share(&self, principal: Option<&PrincipalName>, max: usize) -> bool {
         let own = principal.and_then(|principal| self.of.get(principal));
         own.is_some_and(|own| *own >= share(max))

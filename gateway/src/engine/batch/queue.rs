@@ -17,7 +17,7 @@ const SHARE: usize = 2;
 /// With no more lines than this the empty ones are kept, too: most principals come back.
 const LINES_KEPT: usize = 256;
 
-/// How many of so many one principal may have.
+/// Share of so many that one principal may have.
 pub(super) fn share(max: usize) -> usize {
     (max / SHARE).max(1)
 }

@@ -37,9 +37,9 @@ pub struct Readiness {
     pub blobs: Result<(), String>,
     /// The settings, or in what they differ from those that all gateways have agreed on.
     pub settings: Result<(), String>,
-    /// Whether writes can be made, or why not, as of the last one and of a trial every 5 s.
+    /// Writes, or why none can be made, as of the last one and of a trial every 5 s.
     pub writes: Result<(), String>,
-    /// Whether locks can be granted, or why not: that takes writes, too.
+    /// Grants of locks, or why none can be made: they take writes, too.
     pub grants: Result<(), String>,
 }
 

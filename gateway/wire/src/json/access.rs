@@ -69,13 +69,13 @@ pub struct AccessApplied {
     /// most 1000 of them, first those that `unbroken_count` counts; `null` if the ledger did not tell: send the same again.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub lost: Option<Vec<LostLock>>,
-    /// How many there are, also of those that are not named.
+    /// Number of lost locks, those that are not named among them.
     #[cfg_attr(feature = "openapi", schema(minimum = 0))]
     pub lost_count: u64,
-    /// How many of all these are broken.
+    /// Number of all these that are broken.
     #[cfg_attr(feature = "openapi", schema(minimum = 0))]
     pub broken_count: u64,
-    /// How many of all these are to be broken and could not be in time: send the same again. With `dry_run`, how many these
+    /// Number of all these that are to be broken and could not be in time: send the same again. With `dry_run`, how many these
     /// rules would break.
     #[cfg_attr(feature = "openapi", schema(minimum = 0))]
     pub unbroken_count: u64,

@@ -216,7 +216,7 @@ async fn acts_in_postgres_take_effect_before_the_rules_or_not_at_all() {
 /// The ledger admits it while its gateway stands still. Nobody can take it back from an upstream, so it is asked once more
 /// before it is sent.
 ///
-/// It waits for the guard, not for a fence: acts get that in the order in which they came, so it is admitted before the
+/// The act waits for the guard, not for a fence: acts get that in the order in which they came, so it is admitted before the
 /// rules are in force; and they wait for it for as long as a statement may take.
 #[tokio::test]
 async fn a_request_to_an_upstream_that_was_admitted_under_older_rules_is_not_sent() {

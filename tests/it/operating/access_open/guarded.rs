@@ -221,7 +221,7 @@ async fn guard_takes_nothing_under_a_lock_that_a_killed_gateway_had_yet_to_break
     guarded.end().await;
 }
 
-/// Whether all could be broken is told by their number: an answer names no more than so many.
+/// The number tells whether all could be broken: an answer names no more than so many.
 #[tokio::test]
 async fn a_lock_that_could_not_be_broken_is_told_however_many_there_are() {
     let guarded = Guarded::new().await;
