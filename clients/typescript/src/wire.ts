@@ -184,6 +184,7 @@ export interface Status {
   readonly events?: number | null;
   readonly answer_within_ms: number;
   readonly keys_kept_ms: number;
+  readonly own_time_behind_ms?: number | null;
   readonly counts: {
     readonly waiters: number;
     readonly watchers: number;

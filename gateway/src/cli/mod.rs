@@ -78,6 +78,9 @@ enum Command {
     /// told them by flags, environment and file. The first gateway on a ledger brings them; after that a gateway with others
     /// does not start. Beside running gateways, each of which keeps things for the longer of the two times until
     /// it is started with the new settings.
+    ///
+    /// With --clock-is-right it sets the time by which the ledger forgets, and no settings: also of a data directory, while no
+    /// gateway uses it.
     Agree(Agree),
     /// See who may do what, and change it for all gateways
     #[command(subcommand)]
@@ -161,6 +164,15 @@ struct Agree {
     /// Why, for the audit
     #[arg(long, value_name = "TEXT")]
     reason: String,
+
+    /// Agree on no settings, but on the ledger's clock: set the time by which the ledger forgets ahead to it
+    ///
+    /// After a long time in which no gateway ran, what is to be kept for a while is kept for so much longer, since no clock
+    /// alone proves what has passed; `own_time_behind_ms` of /status says how much. With a clock that is ahead of the real
+    /// time, keys of writes are forgotten that are still sent again, and nothing takes that back. Ends with 1, and changes
+    /// nothing, if the clock is not ahead.
+    #[arg(long)]
+    clock_is_right: bool,
 
     #[command(flatten)]
     flags: Flags,
@@ -320,12 +332,13 @@ fn carry(cli: Cli) -> Result<(), Failure> {
             })?;
             print(&told)?;
         }
-        Command::Agree(Agree { reason, flags }) => {
+        Command::Agree(Agree { reason, clock_is_right, flags }) => {
             let config = start(&flags)?;
-            let mut told = String::new();
-            block_on(async {
-                told = wiring::agree(&config, &reason).await?;
-                Ok(())
+            let told = block_on(async {
+                match clock_is_right {
+                    true => wiring::trust_clock(&config, &reason).await,
+                    false => wiring::agree(&config, &reason).await,
+                }
             })?;
             print(&told)?;
         }

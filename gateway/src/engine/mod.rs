@@ -134,6 +134,7 @@ struct Inner {
     agreement: Arc<Agreement>,
     access: Access,
     lock_holders: LockHolders,
+    own_time_lag: own_time::Lag,
     started_at: Timestamp,
     closing: CancellationToken,
 }
@@ -202,7 +203,7 @@ impl Engine {
             drains: locks.drains(),
         };
         sweeping.start(runtime, closing.clone());
-        own_time::start(&base);
+        let own_time_lag = own_time::start(&base);
         data::start_audit_tree(&base);
         data::start_audit_keep(&base);
         let blobs = BlobParts::start(&base, blobs, &agreement);
@@ -239,6 +240,7 @@ impl Engine {
             agreement,
             access,
             lock_holders: LockHolders::default(),
+            own_time_lag,
             closing,
         };
         Self { inner: Arc::new(inner), held: None }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fence_core::ports::{Clock, Ledger, LedgerError, Passed};
+use tokio::sync::watch;
 
 use super::{Base, metrics};
 
@@ -13,11 +14,15 @@ const INTERVAL_MAX: Duration = Duration::from_secs(5);
 /// The pause before a pass that failed is made again.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
 
-/// Starts the passes, which go on until the engine closes.
-pub(super) fn start(base: &Base) {
+/// Lag of the own time behind the ledger's clock, as of the last pass of this gateway; none before the first.
+pub(super) type Lag = watch::Receiver<Option<Duration>>;
+
+/// Starts the passes, which go on until the engine closes; returns the lag that they find.
+pub(super) fn start(base: &Base) -> Lag {
     let interval = base.settings.sweep_interval.min(INTERVAL_MAX);
     let (clock, closing) = (Arc::clone(&base.runtime.clock), base.closing.clone());
-    let mut time = LedgerTime::new(Arc::clone(&base.ledger), Arc::clone(&clock));
+    let (found, lag) = watch::channel(None);
+    let mut time = LedgerTime::new(Arc::clone(&base.ledger), Arc::clone(&clock), found);
     let writes = Arc::clone(&base.writes);
     let task = async move {
         loop {
@@ -31,6 +36,7 @@ pub(super) fn start(base: &Base) {
         }
     };
     base.runtime.spawn.spawn_lasting("own time", Box::pin(task));
+    lag
 }
 
 /// The ledger's own time, as this gateway passes it on.
@@ -39,11 +45,17 @@ struct LedgerTime {
     clock: Arc<dyn Clock>,
     /// The last pass that this gateway knows, and when it heard of that.
     known: Option<(i64, Duration)>,
+    /// Lag as of that pass, for whoever asks.
+    lag: watch::Sender<Option<Duration>>,
 }
 
 impl LedgerTime {
-    fn new(ledger: Arc<dyn Ledger>, clock: Arc<dyn Clock>) -> Self {
-        Self { ledger, clock, known: None }
+    fn new(
+        ledger: Arc<dyn Ledger>,
+        clock: Arc<dyn Clock>,
+        lag: watch::Sender<Option<Duration>>,
+    ) -> Self {
+        Self { ledger, clock, known: None, lag }
     }
 
     /// A clock that counts suspension, where there is one; else things are kept for longer.
@@ -63,6 +75,7 @@ impl LedgerTime {
             // After the answer: it was made before that.
             self.known = Some((pass.number, self.up()));
         }
+        self.lag.send_replace(Some(pass.behind));
         ::metrics::gauge!(metrics::OWN_TIME_BEHIND).set(pass.behind.as_secs_f64());
         Ok(())
     }
@@ -171,7 +184,8 @@ mod tests {
         let clock: Arc<dyn Clock> = Arc::clone(machine) as Arc<dyn Clock>;
         let opened = SqliteLedger::open(file, Arc::clone(&clock), Uuid::from_u128(1)).await;
         let ledger: Arc<dyn Ledger> = Arc::new(opened.expect("SQLite opens"));
-        let mut time = LedgerTime::new(Arc::clone(&ledger), Arc::clone(&clock));
+        let lag = watch::Sender::new(None);
+        let mut time = LedgerTime::new(Arc::clone(&ledger), Arc::clone(&clock), lag);
         let behind = async || ledger.pass_time(&Passed::NOTHING).await.expect("told").behind;
         let lock = LockId(Uuid::from_u128(100 + given_up.len() as u128));
         ledger.release(Arc::from([lock.into()]), Patience::Skip).await.expect("given up");

@@ -1,16 +1,17 @@
 //! Settings that all gateways of a ledger must have alike: a start compares its own with them, and
-//! `fencegate agree` changes them.
+//! `fencegate agree` changes them. So it does the ledger's own time, if its clock is said to be right.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use fence_core::ports::Ledger as _;
+use fence_core::ports::{ClockTrusted, Ledger as _};
 
 use super::root;
 use crate::config::{Config, S3Root};
 use crate::engine::agreement::{self, Agreement};
 use crate::ledger::postgres::{self, Change, PgLedger, PgSettings};
+use crate::ledger::sqlite::SqliteLedger;
 
 /// What this gateway brings, by the names of the settings; with the root of its keys of S3, if it has any.
 pub(super) fn terms(config: &Config, s3_root: Option<&S3Root>) -> BTreeMap<String, String> {
@@ -109,6 +110,32 @@ fn told(changes: &[Change]) -> String {
         + "Start every gateway again with these settings. Until then each keeps what it has for the longer of the \
            two times. Keys, ended locks, burials and history are kept for at \
            least as long as was agreed when they were made.\n"
+}
+
+/// Sets the ledger's own time by its clock, which is right by the word of an operator; returns what there is to tell. Beside
+/// running gateways on Postgres; in a data directory while no gateway uses it.
+///
+/// # Errors
+/// The clock is not ahead of the own time, there is no ledger, or it cannot be used.
+pub async fn trust_clock(config: &Config, reason: &str) -> anyhow::Result<String> {
+    ensure!(!reason.trim().is_empty(), "--reason must say why");
+    let directory = &config.data_dir;
+    ensure!(
+        config.is_shared() || SqliteLedger::path(directory).exists(),
+        "{} holds no ledger",
+        directory.display()
+    );
+    let verdict = super::access::on_ledger(config, async |ledger| {
+        ledger.trust_clock(reason).await.context("cannot set the ledger's own time")
+    });
+    match verdict.await? {
+        ClockTrusted::Set { from, to } => Ok(format!(
+            "own time: {from:.0} -> {to:.0}\nWhat has been kept long enough by that is let go by the next sweeps.\n"
+        )),
+        ClockTrusted::NotAhead { own, clock } => bail!(
+            "the ledger's clock, {clock:.0}, is not ahead of its own time, {own:.0}; nothing changed"
+        ),
+    }
 }
 
 /// How far back a failover or a restore may bring the ledger: as far as is agreed, if that is further than what this

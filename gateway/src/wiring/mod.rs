@@ -45,7 +45,7 @@ use crate::spans;
 use crate::telemetry;
 
 pub use access::{apply_rules, explain_rules, lost_by_rules, now, rules_in_force};
-pub use agree::agree;
+pub use agree::{agree, trust_clock};
 pub use audit::{KeptCheckpoint, audit_in_ledger, kept_checkpoints, new_key};
 pub use backup::{Backup, backup};
 pub use doors::warnings;

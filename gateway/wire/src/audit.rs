@@ -47,7 +47,7 @@ actions! {
     Epoch, "epoch";
     /// A new timeline of the ledger was adopted, which had lost nothing.
     Adopt, "adopt";
-    /// An operator set what all gateways have alike.
+    /// An operator set what all gateways have alike, or the ledger's own time by its clock.
     Agree, "agree";
     /// An operator put other rules of access in force.
     Access, "access";

@@ -28,3 +28,33 @@ BEGIN
     SELECT o.pass, fencegate.micros(o.at), greatest(fencegate.micros(clock_timestamp()) - fencegate.micros(o.at), 0)
     FROM fencegate.own_time o;
 END $$;
+
+-- Sets the own time by the ledger's clock, at an operator's word that this is right: where no gateway ran for long, nothing else
+-- tells what has passed. Returns the own time before, and the clock: it was set exactly if the clock is ahead.
+--
+-- 1. Passes wait from here on. The clock is read after the own time, so that it is no older.
+-- 2. Set: a pass that no gateway knows, and on no boot. What has passed until then nobody adds again.
+-- 3. The audit says from when to when, in front: a long reason cuts nothing of that off.
+-- 4. Not ahead: nothing changes, since the own time never falls.
+CREATE FUNCTION acts.trust_clock(p_seen bigint, p_reason text)
+RETURNS TABLE (own_us bigint, clock_us bigint) LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+DECLARE
+    seconds text := 'YYYY-MM-DD"T"HH24:MI:SS"Z"';
+    own     timestamptz;
+    clock   timestamptz;
+BEGIN
+    PERFORM acts.begin_write(p_seen);
+    -- Step 1.
+    SELECT o.at INTO own FROM fencegate.own_time o FOR UPDATE;
+    clock := clock_timestamp();
+    IF clock > own THEN
+        -- Step 2.
+        UPDATE fencegate.own_time o SET at = clock, pass = o.pass + 1, boot = NULL, up_us = NULL;
+        -- Step 3.
+        PERFORM acts.audit(clock, 'agree', NULL, acts.at_the_database(), NULL,
+                           left(format('own time %s -> %s: %s', to_char(own AT TIME ZONE 'UTC', seconds),
+                                       to_char(clock AT TIME ZONE 'UTC', seconds), p_reason), 256), NULL, NULL);
+    END IF;
+    RETURN QUERY SELECT fencegate.micros(own), fencegate.micros(clock);
+END $$;

@@ -446,6 +446,10 @@ on_every_ledger! {
         keys_are_known_once_they_took_effect
         rejections_are_listed_newest_first
     }
+    own_time {
+        a_clock_that_is_said_to_be_right_sets_the_own_time
+        a_clock_that_is_not_ahead_sets_no_own_time
+    }
     tidying {
         a_fresh_epoch_opens_with_any_nonce
         an_open_epoch_keeps_its_nonce

@@ -18,6 +18,7 @@ pub mod lifecycle;
 pub mod log_lines;
 pub mod memory;
 pub mod operators;
+pub mod own_time;
 pub mod quotas;
 pub mod records;
 pub mod secrets;

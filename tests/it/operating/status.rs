@@ -40,6 +40,8 @@ async fn a_gateway_says_what_it_is(setup: SetUp) {
     assert_eq!((told.api, told.epoch, told.generation), (1, Some(0), Some(0)), "{told:?}");
     assert_eq!((told.answer_within_ms, told.keys_kept_ms), (9_000, 7_200_000));
     assert!(!told.requires_lock_id && !told.draining);
+    eventually("the ledger's own time is known", async || status(&client).await.own_time_behind_ms)
+        .await;
     #[expect(clippy::disallowed_methods, reason = "a test on real time")]
     let age = Timestamp::now().duration_since(told.started_at);
     assert!(age > SignedDuration::ZERO && age < SignedDuration::from_mins(10), "{told:?}");

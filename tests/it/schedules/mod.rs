@@ -14,6 +14,7 @@ pub mod ghosts;
 pub mod guard;
 pub mod guard_order;
 pub mod multipart;
+pub mod own_time;
 pub mod place;
 pub mod records;
 pub mod rows;

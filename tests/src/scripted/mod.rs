@@ -13,16 +13,16 @@ use async_trait::async_trait;
 use fence_core::memory::MemoryLedger;
 use fence_core::ports::{
     Applied, AuditEntry, AuditFilter, AuditTree, BlobId, BlobTimes, BreakItem, BreakVerdict,
-    Bucket, Buckets, By, Call, Clock, CloseItem, CommitItem, CommitVerdict, Commits, Doubt,
-    DrainedUpstream, DroppedBucket, Epoch, EventCursor, EventsHead, EventsPage, Garbage, InLine,
-    Intent, IntentFilter, IntentItem, IntentVerdict, Intents, JoinItem, JoinVerdict, Ledger,
-    LedgerError, Line, LinePage, Listener, LockRecord, Log, MadeBucket, MarkItem, MarkVerdict,
-    Milestone, Object, OpenIntents, OperationRecord, Page, PartItem, PartVerdict, Pass, Passed,
-    Patience, Place, Pointer, ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter,
-    ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, Resolution, Resolved, ResourceView,
-    Retention, Rulebook, RulesChange, RulesChanged, RulesInForce, SealItem, SealVerdict, Settled,
-    Standing, Start, Stock, Tidied, Totals, TreeGrowth, TreeHead, TreeTile, UploadItem,
-    UploadVerdict, Uploads, VersionsFilter, WriteItem, WriteVerdict,
+    Bucket, Buckets, By, Call, Clock, ClockTrusted, CloseItem, CommitItem, CommitVerdict, Commits,
+    Doubt, DrainedUpstream, DroppedBucket, Epoch, EventCursor, EventsHead, EventsPage, Garbage,
+    InLine, Intent, IntentFilter, IntentItem, IntentVerdict, Intents, JoinItem, JoinVerdict,
+    Ledger, LedgerError, Line, LinePage, Listener, LockRecord, Log, MadeBucket, MarkItem,
+    MarkVerdict, Milestone, Object, OpenIntents, OperationRecord, Page, PartItem, PartVerdict,
+    Pass, Passed, Patience, Place, Pointer, ReadItem, ReadVerdict, Refence, Rejection,
+    RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, Resolution, Resolved,
+    ResourceView, Retention, Rulebook, RulesChange, RulesChanged, RulesInForce, SealItem,
+    SealVerdict, Settled, Standing, Start, Stock, Tidied, Totals, TreeGrowth, TreeHead, TreeTile,
+    UploadItem, UploadVerdict, Uploads, VersionsFilter, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, PrincipalName, ResourceName};
 use futures::future::{BoxFuture, FutureExt as _};
@@ -504,6 +504,10 @@ impl Ledger for ScriptedLedger {
 
     async fn pass_time(&self, passed: &Passed) -> Result<Pass, LedgerError> {
         self.memory.pass_time(passed).await
+    }
+
+    async fn trust_clock(&self, reason: &str) -> Result<ClockTrusted, LedgerError> {
+        self.memory.trust_clock(reason).await
     }
 
     async fn sweep(&self, retention: &Retention) -> Result<u64, LedgerError> {

@@ -243,6 +243,7 @@ class Status:
     epoch: int | None = None
     generation: int | None = None
     events: int | None = None
+    own_time_behind_ms: int | None = None
     s3: str | None = None
     settings: str | None = None
 

@@ -2221,6 +2221,12 @@ export interface components {
             ledger: components["schemas"]["LedgerKind"];
             /** @description What numbers grants: `etcd`, `embedded`, or `memory` in tests. */
             mint: components["schemas"]["MintKind"];
+            /**
+             * Format: int64
+             * @description How far the time by which the ledger forgets is behind its clock, in milliseconds: what is kept for a while is kept for
+             *     so much longer. As of the last look of this gateway, every few seconds; absent before the first.
+             */
+            own_time_behind_ms?: number | null;
             /** @description Whether a write without `X-Lock-Id` is refused. */
             requires_lock_id: boolean;
             /** @description Where it speaks S3, as callers are told; absent where it does not. */

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::now::Now;
 use crate::mutants::{self, Mutant};
-use crate::ports::{Boot, Pass, Passed};
+use crate::ports::{AuditAction, AuditEntry, Boot, ClockTrusted, Pass, Passed};
 
 /// The most that one pass brings, about 31 years.
 const PASS_MAX: Duration = Duration::from_secs(1_000_000_000);
@@ -70,6 +70,25 @@ impl OwnTime {
             let up = last_up.map_or(own.up, |before| before.max(own.up));
             Boot { up, ..own }
         });
+    }
+
+    /// Sets it by the ledger's clock, at an operator's word that this is right: where no gateway ran for long, nothing else
+    /// tells what has passed.
+    ///
+    /// 1. `NotAhead`: nothing changes, since the own time never falls.
+    /// 2. `Set`: a pass that no gateway knows, and on no boot. What has passed until then nobody adds again.
+    /// 3. Its entry in the audit says from when to when, in front: a long reason cuts nothing of that off.
+    pub fn trust_clock(&mut self, now: Now, reason: &str) -> (ClockTrusted, Option<AuditEntry>) {
+        let verdict = ClockTrusted::of(self.at, now.wall);
+        // Step 1.
+        let ClockTrusted::Set { from, to } = &verdict else { return (verdict, None) };
+        // Step 2.
+        (self.at, self.pass, self.boot) = (*to, self.pass + 1, None);
+        // Step 3.
+        let told = |at: &Timestamp| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let why = format!("own time {} -> {}: {reason}", told(from), told(to));
+        let entry = AuditEntry::because(AuditAction::Agree, now.wall, &why);
+        (verdict, Some(entry))
     }
 
     /// The last pass, at this time of the ledger's clock.

@@ -13,13 +13,13 @@ use crate::lock::{LockId, LockState, OperationId};
 use crate::mutants::{self, Mutant};
 use crate::names::ResourceName;
 use crate::ports::{
-    Applied, AuditAction, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, CommitItem,
-    CommitVerdict, Commits, Deaf, Epoch, EventCursor, EventsHead, EventsPage, InLine, JoinItem,
-    JoinVerdict, Ledger, LedgerError, Line, LinePage, Listener, LockRecord, Log, MarkItem,
-    MarkVerdict, Milestone, Object, OperationRecord, Page, Pass, Passed, Patience, Payload, Place,
-    ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict,
-    RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict, Settled, Span,
-    Standing, Totals, VersionsFilter, WriteItem, WriteVerdict, unknown_max,
+    Applied, AuditAction, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, ClockTrusted,
+    CommitItem, CommitVerdict, Commits, Deaf, Epoch, EventCursor, EventsHead, EventsPage, InLine,
+    JoinItem, JoinVerdict, Ledger, LedgerError, Line, LinePage, Listener, LockRecord, Log,
+    MarkItem, MarkVerdict, Milestone, Object, OperationRecord, Page, Pass, Passed, Patience,
+    Payload, Place, ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem,
+    ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict,
+    Settled, Span, Standing, Totals, VersionsFilter, WriteItem, WriteVerdict, unknown_max,
 };
 use crate::principal::PrincipalName;
 
@@ -463,6 +463,14 @@ impl Ledger for MemoryLedger {
         let time = &mut self.state().rows.guard.time;
         time.go_on(passed);
         Ok(time.told(now))
+    }
+
+    async fn trust_clock(&self, reason: &str) -> Result<ClockTrusted, LedgerError> {
+        let now = self.now();
+        let rows = &mut self.state().rows;
+        let (verdict, entry) = rows.guard.time.trust_clock(now, reason);
+        rows.audited.extend(entry);
+        Ok(verdict)
     }
 
     async fn sweep(&self, retention: &Retention) -> Result<u64, LedgerError> {

@@ -22,7 +22,7 @@ use super::locks::{
 };
 use super::multipart::Multiparts;
 use super::operators::{AuditEntry, AuditFilter, MarkItem, MarkVerdict};
-use super::own_time::{Pass, Passed};
+use super::own_time::{ClockTrusted, Pass, Passed};
 use super::queue::{Call, InLine, JoinItem, JoinVerdict, LinePage, Listener, Standing};
 use super::records::{Log, Settled};
 use super::rulebook::Rulebook;
@@ -297,6 +297,10 @@ pub trait Ledger:
 
     /// Has the ledger's own time go on, by which [`sweep`](Self::sweep) forgets.
     async fn pass_time(&self, passed: &Passed) -> Result<Pass, LedgerError>;
+
+    /// Sets the own time by the ledger's clock, if that is ahead, at an operator's word that it is right. The audit has the
+    /// reason, from when and to when.
+    async fn trust_clock(&self, reason: &str) -> Result<ClockTrusted, LedgerError>;
 
     /// Removes what has been kept long enough by the ledger's own time and stores breaks that have come due. Returns the
     /// number of rows touched.

@@ -39,3 +39,32 @@ pub struct Pass {
     /// Lag of that behind the ledger's clock; zero where it is ahead.
     pub behind: Duration,
 }
+
+/// Verdict on an operator's word that the ledger's clock is right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClockTrusted {
+    /// The own time was set by the clock.
+    Set {
+        /// The own time before.
+        from: Timestamp,
+        /// The own time since then: that of the clock.
+        to: Timestamp,
+    },
+    /// The clock is not ahead of the own time, which never falls: nothing changed.
+    NotAhead {
+        /// The own time.
+        own: Timestamp,
+        /// The time of the clock.
+        clock: Timestamp,
+    },
+}
+
+impl ClockTrusted {
+    /// The verdict on a clock at this own time.
+    pub fn of(own: Timestamp, clock: Timestamp) -> Self {
+        match clock > own {
+            true => Self::Set { from: own, to: clock },
+            false => Self::NotAhead { own, clock },
+        }
+    }
+}

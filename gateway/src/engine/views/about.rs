@@ -19,6 +19,8 @@ pub struct About {
     pub answer_within: Duration,
     /// How long idempotency keys are remembered.
     pub keys_kept: Duration,
+    /// Lag of the ledger's own time behind its clock, as of the last pass of this gateway; none before the first.
+    pub own_time_lag: Option<Duration>,
     /// The epoch, as far as the ledger says so.
     pub epoch: Option<i64>,
     /// The end of the feed, as far as the ledger says so.
@@ -43,6 +45,7 @@ impl Engine {
             started_at: inner.started_at,
             answer_within: batch::answer_within(inner.settings.request_timeout),
             keys_kept: self.keys_kept(),
+            own_time_lag: *inner.own_time_lag.borrow(),
             epoch,
             last_event,
             waiters: inner.locks.waiters(),

@@ -70,6 +70,7 @@ pub async fn status(
         draining: app.draining.is_cancelled(),
         answer_within_ms: ms(about.answer_within),
         keys_kept_ms: ms(about.keys_kept),
+        own_time_behind_ms: about.own_time_lag.map(ms),
         s3: app.s3.as_ref().map(|told| told.endpoint.clone()),
         counts: wire::StatusCounts {
             waiters: count(about.waiters),

@@ -1,11 +1,9 @@
 //! The acts on locks, as calls of the functions of `schema/postgres/acts`.
 
-use std::time::Duration;
-
 use fence_core::ports::{
-    BreakItem, BreakVerdict, By, Credential, Ended, Epoch, Grant, Holder, LedgerError, Pass,
-    Passed, Patience, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, Retention, SealItem,
-    SealKind, SealVerdict, TakenOver, unknown_max, writers_text,
+    BreakItem, BreakVerdict, By, Credential, Ended, Epoch, Grant, Holder, LedgerError, Patience,
+    ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, Retention, SealItem, SealKind,
+    SealVerdict, TakenOver, unknown_max, writers_text,
 };
 use fence_core::{
     LockEnd, LockState, MaxHold, Metadata, PrincipalName, ResourceName, Ttl, WriterName,
@@ -493,35 +491,6 @@ pub(super) async fn open_epoch(sessions: &Sessions, nonce: Uuid) -> Result<Epoch
     // Opening the same epoch twice is the same as once.
     let row = sessions.settle_act(session, answer).await.map_err(harmless)?;
     row.map(Epoch::from).ok_or_else(busy)
-}
-
-row! {
-    /// The row that `acts.pass_time` returns.
-    struct PassRow {
-        pass: i64,
-        at_us: i64,
-        behind_us: i64,
-    }
-}
-
-pub(super) async fn pass_time(sessions: &Sessions, passed: &Passed) -> Result<Pass, LedgerError> {
-    let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
-    let boot = passed.boot.as_ref();
-    let mut session = sessions.take_for_act().await?;
-    let act = concat!("SELECT * FROM ", acts!(), ".pass_time($1, $2, $3, $4, $5)");
-    let call = sqlx::query_as::<_, PassRow>(act)
-        .bind(session.seen)
-        .bind(passed.pass)
-        .bind(micros(passed.since))
-        .bind(boot.map(|boot| boot.id.as_str()))
-        .bind(boot.map(|boot| micros(boot.up)))
-        .fetch_one(&mut session.connection);
-    let answer = sessions.answer(call).await;
-    // Sent again it finds the pass that it has made.
-    let row = sessions.settle_act(session, answer).await.map_err(harmless)?;
-    let PassRow { pass, at_us, behind_us } = row.ok_or_else(busy)?;
-    let behind = Duration::from_micros(behind_us.unsigned_abs());
-    Ok(Pass { number: pass, at: time(at_us), behind })
 }
 
 pub(super) async fn sweep(sessions: &Sessions, retention: &Retention) -> Result<u64, LedgerError> {

@@ -17,6 +17,7 @@ mod multipart;
 pub mod notices;
 mod operators;
 mod order;
+mod own_time;
 mod poolers;
 mod queue;
 mod reads;
@@ -32,12 +33,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fence_core::ports::{
     Adopted, Adoption, Applied, Attempt, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call,
-    Epoch, EventCursor, EventsHead, EventsPage, InLine, JoinItem, JoinVerdict, Ledger, LedgerError,
-    Line, LinePage, Listener, LockRecord, Log, MarkItem, MarkVerdict, Milestone, Object,
-    OperationRecord, Page, Pass, Passed, Patience, Place, ReadItem, ReadVerdict, Refence,
-    Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView,
-    Retention, SealItem, SealVerdict, Settled, Standing, Start, Totals, VersionsFilter, WriteItem,
-    WriteVerdict,
+    ClockTrusted, Epoch, EventCursor, EventsHead, EventsPage, InLine, JoinItem, JoinVerdict,
+    Ledger, LedgerError, Line, LinePage, Listener, LockRecord, Log, MarkItem, MarkVerdict,
+    Milestone, Object, OperationRecord, Page, Pass, Passed, Patience, Place, ReadItem, ReadVerdict,
+    Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict,
+    ResourceView, Retention, SealItem, SealVerdict, Settled, Standing, Start, Totals,
+    VersionsFilter, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, PrincipalName, ResourceName};
 use uuid::Uuid;
@@ -353,7 +354,11 @@ impl Ledger for PgLedger {
     }
 
     async fn pass_time(&self, passed: &Passed) -> Result<Pass, LedgerError> {
-        locks::pass_time(&self.sessions, passed).await
+        own_time::pass_time(&self.sessions, passed).await
+    }
+
+    async fn trust_clock(&self, reason: &str) -> Result<ClockTrusted, LedgerError> {
+        own_time::trust_clock(&self.sessions, reason).await
     }
 
     async fn sweep(&self, retention: &Retention) -> Result<u64, LedgerError> {

@@ -21,6 +21,7 @@ mod load;
 mod multipart;
 mod needs;
 mod open;
+mod own_time;
 mod queue;
 mod reads;
 mod records;
@@ -37,13 +38,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fence_core::acts::{self, Guard};
 use fence_core::ports::{
-    Applied, AuditAction, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, CommitItem,
-    CommitVerdict, Commits, Deaf, Epoch, EventCursor, EventsHead, EventsPage, InLine, JoinItem,
-    JoinVerdict, Ledger, LedgerError, Line, LinePage, Listener, LockRecord, Log, MarkItem,
-    MarkVerdict, Milestone, Object, OperationRecord, Page, Pass, Passed, Patience, Place, ReadItem,
-    ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem,
-    RenewVerdict, ResourceView, Retention, SealItem, SealVerdict, Settled, Standing, Totals,
-    VersionsFilter, WriteItem, WriteVerdict,
+    Applied, AuditAction, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, ClockTrusted,
+    CommitItem, CommitVerdict, Commits, Deaf, Epoch, EventCursor, EventsHead, EventsPage, InLine,
+    JoinItem, JoinVerdict, Ledger, LedgerError, Line, LinePage, Listener, LockRecord, Log,
+    MarkItem, MarkVerdict, Milestone, Object, OperationRecord, Page, Pass, Passed, Patience, Place,
+    ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict,
+    RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict, Settled, Standing,
+    Totals, VersionsFilter, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, PrincipalName, ResourceName};
 use uuid::Uuid;
@@ -352,20 +353,11 @@ impl Ledger for SqliteLedger {
     }
 
     async fn pass_time(&self, passed: &Passed) -> Result<Pass, LedgerError> {
-        let mut writer = self.writer.lock().await;
-        let connection = self.connected(&mut writer).await?;
-        let mut own = load::guard(&mut *connection).await?.time;
-        own.go_on(passed);
-        let boot = own.boot.as_ref();
-        sqlx::query("UPDATE guard SET own_time = ?1, pass = ?2, boot = ?3, up_us = ?4")
-            .bind(own.at.as_microsecond())
-            .bind(own.pass)
-            .bind(boot.map(|boot| boot.id.as_str()))
-            .bind(boot.map(|boot| i64::try_from(boot.up.as_micros()).unwrap_or(i64::MAX)))
-            .execute(connection)
-            .await
-            .map_err(|error| self.unwritten(error))?;
-        Ok(own.told(self.now()))
+        self.pass_own_time(passed).await
+    }
+
+    async fn trust_clock(&self, reason: &str) -> Result<ClockTrusted, LedgerError> {
+        self.set_own_time_by_clock(reason).await
     }
 
     async fn sweep(&self, retention: &Retention) -> Result<u64, LedgerError> {

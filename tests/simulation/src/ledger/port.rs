@@ -9,8 +9,8 @@ use fence_core::memory::MemoryLedger;
 use fence_core::mutants::{self, Mutant};
 use fence_core::ports::{
     Applied, AuditEntry, AuditFilter, AuditTree, BlobId, BlobTimes, BreakItem, BreakVerdict,
-    Bucket, Buckets, By, Call, CloseItem, CommitItem, CommitVerdict, Commits, Deaf, Doubt,
-    DrainedUpstream, DroppedBucket, Epoch, EventCursor, EventsHead, EventsPage, Garbage,
+    Bucket, Buckets, By, Call, ClockTrusted, CloseItem, CommitItem, CommitVerdict, Commits, Deaf,
+    Doubt, DrainedUpstream, DroppedBucket, Epoch, EventCursor, EventsHead, EventsPage, Garbage,
     IdempotencyKey, InLine, Intent, IntentFilter, IntentItem, IntentVerdict, Intents, JoinItem,
     JoinVerdict, Ledger, LedgerError, Line, LinePage, Listener, LockRecord, Log, MadeBucket,
     MarkItem, MarkVerdict, Milestone, Object, OpenIntents, OperationRecord, Page, Pass, Passed,
@@ -335,6 +335,11 @@ impl Ledger for SimulatedLedger {
     async fn pass_time(&self, passed: &Passed) -> Result<Pass, LedgerError> {
         let passed = passed.clone();
         self.act(move |memory| now(memory.pass_time(&passed))).await
+    }
+
+    async fn trust_clock(&self, reason: &str) -> Result<ClockTrusted, LedgerError> {
+        let reason = reason.to_owned();
+        self.act(move |memory| now(memory.trust_clock(&reason))).await
     }
 
     async fn sweep(&self, retention: &Retention) -> Result<u64, LedgerError> {

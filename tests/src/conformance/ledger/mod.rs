@@ -23,6 +23,7 @@ pub mod marks;
 mod moves;
 pub mod multipart;
 pub mod multipart_ends;
+pub mod own_time;
 pub mod queues;
 pub mod random;
 pub mod reads;

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::build::*;
 use super::commits::{committed, decide, many};
 
-const KEEP: Duration = Duration::from_secs(3600);
+pub(super) const KEEP: Duration = Duration::from_secs(3600);
 
 fn keep_all() -> Retention {
     Retention {
@@ -75,7 +75,7 @@ pub async fn a_sweep_keeps_what_is_young(ledger: &dyn Ledger) {
     assert_eq!(renew_one(ledger, buried).await, RenewVerdict::Ended(LockEnd::Released));
 }
 
-const NOTHING_KEPT: Retention = Retention {
+pub(super) const NOTHING_KEPT: Retention = Retention {
     keys: Duration::ZERO,
     ended_locks: Duration::ZERO,
     buried: Duration::ZERO,
@@ -85,7 +85,11 @@ const NOTHING_KEPT: Retention = Retention {
 };
 
 /// Whatever makes an outcome known: what a key stands for, what was given up, what a lock was.
-async fn outcomes(ledger: &dyn Ledger, resource: &str, number: i64) -> (WriteItem, LockId, LockId) {
+pub(super) async fn outcomes(
+    ledger: &dyn Ledger,
+    resource: &str,
+    number: i64,
+) -> (WriteItem, LockId, LockId) {
     let ann = held(ledger, resource, number).await;
     let item = WriteItem { idempotency: keyed("once", "p"), ..put(&ann, "k", "a") };
     apply(ledger, item.clone()).await;
