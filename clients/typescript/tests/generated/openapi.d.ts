@@ -1055,7 +1055,7 @@ export interface components {
         AccessApplied: {
             /**
              * Format: int64
-             * @description How many of all these are broken.
+             * @description Number of all these that are broken.
              */
             broken_count: number;
             /**
@@ -1071,12 +1071,12 @@ export interface components {
             lost: components["schemas"]["LostLock"][] | null;
             /**
              * Format: int64
-             * @description How many there are, also of those that are not named.
+             * @description Number of lost locks, those that are not named among them.
              */
             lost_count: number;
             /**
              * Format: int64
-             * @description How many of all these are to be broken and could not be in time: send the same again. With `dry_run`, how many these
+             * @description Number of all these that are to be broken and could not be in time: send the same again. With `dry_run`, how many these
              *     rules would break.
              */
             unbroken_count: number;
