@@ -124,7 +124,7 @@ impl Race {
     }
 
     /// Holds what the tasks were told against the parts that were there when it was decided, and that are there now.
-    async fn is_lost(mut self, decided: Instant, key: &s3::Key) {
+    async fn loses(mut self, decided: Instant, key: &s3::Key) {
         let before = self.parts(key).await.unwrap();
         let mut stored = self.ends(decided).await;
         stored.insert((1, self.first.clone()));
@@ -153,7 +153,7 @@ async fn no_part_comes_after_a_newer_token(setup: SetUp) {
         let race = Race::begin(lake.s3, format!("/lake/{round}/x"), &s3::Key::from(&access)).await;
         pause(round * 7 % 23).await;
         fence(round, 2).await;
-        race.is_lost(Instant::now(), &look).await;
+        race.loses(Instant::now(), &look).await;
     }
 }
 
@@ -168,7 +168,7 @@ async fn no_part_comes_after_rules_that_revoke_its_sender(setup: SetUp) {
         pause(round * 7 % 23).await;
         let head = if round % 2 == 0 { revoking(&ann) } else { String::new() };
         lake.apply(&head, &[&next, &keeper]).await;
-        race.is_lost(Instant::now(), &look).await;
+        race.loses(Instant::now(), &look).await;
         ann = next;
     }
 }

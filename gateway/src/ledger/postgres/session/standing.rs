@@ -149,7 +149,7 @@ impl Standing {
     pub(super) fn held_against(&self) -> Option<LedgerError> {
         let Self { halted, doubted, told, .. } = self;
         let why = halted.clone().or_else(|| doubted.clone()).or_else(|| told.clone());
-        let restarted = self.restarted.then(|| LedgerError::Unwritable(Unwritable::Restarted));
+        let restarted = self.restarted.then_some(LedgerError::Unwritable(Unwritable::Restarted));
         why.map(LedgerError::RefenceRequired).or(restarted)
     }
 
