@@ -124,19 +124,23 @@ async fn the_key_of_a_lock_follows_the_credential_that_renewed_it() {
         principal: Some(principal("ann")),
         ..seal([R], 10)
     };
-    rig.memory().apply_rules(rules_change(&rules("ann", "a7"))).await.unwrap();
+    rig.memory().apply_rules(rules_change(&rules("ann", "a7\", \"a8"))).await.unwrap();
     let patience = Patience::Skip;
     let sealed = rig.memory().seal(0, [item.clone()].into(), patience).await.unwrap();
     let SealVerdict::Sealed(grant, _) = &sealed[0] else { panic!("{sealed:?}") };
     let asks = async || rig.engine.asks_of_s3_lock(grant.token, grant.lock).await;
     assert!(may_write(&asks().await.unwrap()).await);
-    rig.memory().apply_rules(rules_change(&rules("ann", "a8"))).await.unwrap();
-    let before = asks().await;
-    assert!(before.is_err() || !may_write(&before.unwrap()).await, "its key is gone");
-    let renewal = RenewItem { lock: grant.lock, ttl: None, by: shows("key:a8").under(2) };
+    let renewal = RenewItem { lock: grant.lock, ttl: None, by: shows("key:a8").under(1) };
     let renewed = rig.memory().renew([renewal].into(), patience).await.unwrap();
     assert!(matches!(renewed[0], RenewVerdict::Renewed { .. }), "{renewed:?}");
-    assert!(may_write(&asks().await.unwrap()).await);
+    rig.memory().apply_rules(rules_change(&rules("ann", "a8"))).await.unwrap();
+    assert!(
+        may_write(&asks().await.unwrap()).await,
+        "the key that took it is gone, and the other is not"
+    );
+    rig.memory().apply_rules(rules_change(&rules("ann", "a9"))).await.unwrap();
+    let after = asks().await;
+    assert!(after.is_err() || !may_write(&after.unwrap()).await, "its key is gone");
 }
 
 fn credential(name: &str) -> Credential {
