@@ -150,20 +150,9 @@ impl Scene {
                 struck.lasts = ms(rng, 1500, 5500);
             }
             Fault::GatewayKill => site.nodes[gateway].gateway.kill9(),
-            Fault::ClockShifted => {
+            Fault::ClockShifted | Fault::ClientClocks | Fault::PostgresClock => {
                 let ahead_s = clock::jump_s(rng);
-                site.nodes[gateway].clock.set(ahead_s)?;
-                struck.where_to = format!("by {ahead_s} s");
-                struck.lasts = ms(rng, 2000, 5000);
-            }
-            Fault::ClientClocks => {
-                let ahead_s = clock::jump_s(rng);
-                self.crew.set_clock(ahead_s)?;
-                (struck.where_to, struck.lasts) = (format!("by {ahead_s} s"), ms(rng, 2000, 5000));
-            }
-            Fault::PostgresClock => {
-                let ahead_s = clock::jump_s(rng);
-                site.clock.as_ref().context("a run about clocks")?.set(ahead_s)?;
+                self.shift(fault, gateway, ahead_s)?;
                 (struck.where_to, struck.lasts) = (format!("by {ahead_s} s"), ms(rng, 2000, 5000));
             }
             Fault::SweeperAtZero => {
@@ -236,6 +225,17 @@ impl Scene {
             struck.where_to = format!("number {}", struck.target);
         }
         Ok(struck)
+    }
+
+    /// Sets a clock ahead by so many seconds, or back.
+    fn shift(&mut self, fault: Fault, gateway: usize, ahead_s: i64) -> Result<()> {
+        match fault {
+            Fault::ClientClocks => self.crew.set_clock(ahead_s),
+            Fault::PostgresClock => {
+                self.site.clock.as_ref().context("a run about clocks")?.set(ahead_s)
+            }
+            _ => self.site.nodes[gateway].clock.set(ahead_s),
+        }
     }
 
     /// Makes it good again.
