@@ -34,7 +34,7 @@ END $$;
 REVOKE UPDATE ON ALL SEQUENCES IN SCHEMA fencegate FROM fencegate_gateway;
 GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA fencegate TO fencegate_gateway;
 
--- What is only ever added to: grants, writes, the audit, its leaves, events, rules. So are the fence,
+-- Tables that are only ever added to: grants, writes, the audit, its leaves, events, rules. So are the fence,
 -- which rises, and buckets, whose depth stays.
 GRANT INSERT ON fencegate.access, fencegate.adoptions, fencegate.events, fencegate.events_rewound,
     fencegate.operations TO fencegate_gateway;

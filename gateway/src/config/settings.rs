@@ -209,7 +209,7 @@ settings! {
         /// call: `all`, or those with a condition alone (`conditional`), whose repetition would be told that the
         /// condition fails.
         s3_once: S3Once = S3Once::All, flag "WHICH";
-        /// What all access keys of S3 are derived from: whoever knows it can make the key of any lock. `s3_listen` beside
+        /// Root of all access keys of S3: whoever knows it can make the key of any lock. `s3_listen` beside
         /// `postgres` needs it, the same on all gateways: `openssl rand -hex 32` makes one. By default a data directory has
         /// its own, in the file `s3.root`, which is made. With two, the first one makes keys, and those of both are good,
         /// so that one can [follow the other](runbook.md#change-the-root-of-access-keys). What it is, is

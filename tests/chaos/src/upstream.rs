@@ -31,7 +31,7 @@ pub async fn start(book: &Book) -> Upstream {
     .await
 }
 
-/// How a gateway is told of it, and whether of a longest delay. Which of its names a request was sent under, its path tells.
+/// Settings by which a gateway is told of it, with or without a longest delay. Which of its names a request was sent under, its path tells.
 pub fn settings(upstream: &Upstream, is_over: bool) -> [String; 2] {
     let setting = |name: &str, more: &str| {
         let url = upstream.url();

@@ -151,7 +151,7 @@ async fn what_a_gateway_that_was_killed_left_is_broken_by_the_next_start() {
     assert_eq!(held.broken_for().await.as_deref(), Some(LEFT));
 }
 
-/// What rules took back others have given back by the time that the lock is broken: it stays its holder's.
+/// Newer rules have given back by then what these took back: the lock stays its holder's.
 #[tokio::test]
 async fn a_gateway_that_has_read_older_rules_breaks_nothing_by_them() {
     let held = Held::new().await;

@@ -1,4 +1,4 @@
-//! What keys are derived from: the root of the settings, which all gateways have alike, or that of the data directory.
+//! The root that keys are derived from: that of the settings, which all gateways have alike, or that of the data directory.
 
 use fence_core::wire::{Lock, S3Access};
 use fence_tests::client::Client;

@@ -2223,7 +2223,7 @@ export interface components {
             mint: components["schemas"]["MintKind"];
             /**
              * Format: int64
-             * @description How far the time by which the ledger forgets is behind its clock, in milliseconds: what is kept for a while is kept for
+             * @description Lag of the time by which the ledger forgets behind its clock, in milliseconds: what is kept for a while is kept for
              *     so much longer. As of the last look of this gateway, every few seconds; absent before the first.
              */
             own_time_behind_ms?: number | null;

@@ -50,7 +50,7 @@ pub struct Status {
     /// How long an `Idempotency-Key` is remembered, in milliseconds, and the most that `X-Fence-Key-Kept` may ask
     /// for.
     pub keys_kept_ms: i64,
-    /// How far the time by which the ledger forgets is behind its clock, in milliseconds: what is kept for a while is kept for
+    /// Lag of the time by which the ledger forgets behind its clock, in milliseconds: what is kept for a while is kept for
     /// so much longer. As of the last look of this gateway, every few seconds; absent before the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own_time_behind_ms: Option<i64>,
