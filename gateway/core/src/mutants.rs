@@ -106,6 +106,8 @@ pub enum Mutant {
     ForgetsByClock,
     /// The times that several gateways have known one pass add up.
     TimesAddUp,
+    /// A rerun is applied or buried, although the ledger may have let go of what became of it.
+    RerunPastHorizon,
 }
 
 impl Mutant {
@@ -210,6 +212,10 @@ impl Mutant {
         (Self::KeySpacesMeet, "idempotency keys of two spaces meet"),
         (Self::StampsByClock, "what is kept for a while is stamped by a clock that went back"),
         (Self::TimesAddUp, "the times that several gateways have known one pass add up"),
+        (
+            Self::RerunPastHorizon,
+            "a rerun is decided although the ledger may have let go of what became of it",
+        ),
     ];
 }
 

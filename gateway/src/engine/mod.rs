@@ -134,7 +134,7 @@ struct Inner {
     agreement: Arc<Agreement>,
     access: Access,
     lock_holders: LockHolders,
-    own_time_lag: own_time::Lag,
+    own_time: own_time::OwnTime,
     started_at: Timestamp,
     closing: CancellationToken,
 }
@@ -188,11 +188,12 @@ impl Engine {
             Agreement::new(settings.retention.clone(), settings.blob_times, settings.terms.clone());
         let agreement = Arc::new(agreement);
         let access = Access::start(&base);
+        let own_time = own_time::start(&base);
         let refusals = Refusals::new(runtime);
         let epochs = Epochs::new(Arc::clone(ledger), Arc::clone(mint), runtime.clone());
         let epochs = Arc::new(epochs);
         let locks = Locks::start(&base, &epochs, &refusals, &agreement, &calls);
-        let writes = Writes::start(&base, Arc::clone(&refusals));
+        let writes = Writes::start(&base, Arc::clone(&refusals), own_time.clone());
         let commits = Commits::start(&base);
         let reads = base.batcher(Read { ledger: Arc::clone(ledger) });
         let upstreams = Upstreams::start(&base, locks.drains());
@@ -203,7 +204,6 @@ impl Engine {
             drains: locks.drains(),
         };
         sweeping.start(runtime, closing.clone());
-        let own_time_lag = own_time::start(&base);
         data::start_audit_tree(&base);
         data::start_audit_keep(&base);
         let blobs = BlobParts::start(&base, blobs, &agreement);
@@ -240,7 +240,7 @@ impl Engine {
             agreement,
             access,
             lock_holders: LockHolders::default(),
-            own_time_lag,
+            own_time,
             closing,
         };
         Self { inner: Arc::new(inner), held: None }

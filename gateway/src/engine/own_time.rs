@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fence_core::ports::{Clock, Ledger, LedgerError, Passed};
+use fence_core::ports::{Clock, Ledger, LedgerError, Pass, Passed};
+use jiff::Timestamp;
 use tokio::sync::watch;
 
 use super::{Base, metrics};
@@ -14,14 +15,27 @@ const INTERVAL_MAX: Duration = Duration::from_secs(5);
 /// The pause before a pass that failed is made again.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
 
-/// Lag of the own time behind the ledger's clock, as of the last pass of this gateway; none before the first.
-pub(super) type Lag = watch::Receiver<Option<Duration>>;
+/// The last pass of this gateway; none before the first.
+#[derive(Clone)]
+pub(super) struct OwnTime(watch::Receiver<Option<Pass>>);
 
-/// Starts the passes, which go on until the engine closes; returns the lag that they find.
-pub(super) fn start(base: &Base) -> Lag {
+impl OwnTime {
+    /// Lag of the own time behind the ledger's clock, as of the last pass.
+    pub(super) fn lag(&self) -> Option<Duration> {
+        self.0.borrow().as_ref().map(|pass| pass.behind)
+    }
+
+    /// The own time as it was heard last: an earlier one than now.
+    pub(super) fn heard(&self) -> Timestamp {
+        self.0.borrow().as_ref().map_or(Timestamp::UNIX_EPOCH, |pass| pass.at)
+    }
+}
+
+/// Starts the passes, which go on until the engine closes.
+pub(super) fn start(base: &Base) -> OwnTime {
     let interval = base.settings.sweep_interval.min(INTERVAL_MAX);
     let (clock, closing) = (Arc::clone(&base.runtime.clock), base.closing.clone());
-    let (found, lag) = watch::channel(None);
+    let (found, passes) = watch::channel(None);
     let mut time = LedgerTime::new(Arc::clone(&base.ledger), Arc::clone(&clock), found);
     let writes = Arc::clone(&base.writes);
     let task = async move {
@@ -36,7 +50,7 @@ pub(super) fn start(base: &Base) -> Lag {
         }
     };
     base.runtime.spawn.spawn_lasting("own time", Box::pin(task));
-    lag
+    OwnTime(passes)
 }
 
 /// The ledger's own time, as this gateway passes it on.
@@ -45,17 +59,17 @@ struct LedgerTime {
     clock: Arc<dyn Clock>,
     /// The last pass that this gateway knows, and when it heard of that.
     known: Option<(i64, Duration)>,
-    /// Lag as of that pass, for whoever asks.
-    lag: watch::Sender<Option<Duration>>,
+    /// That pass, for all who ask.
+    passes: watch::Sender<Option<Pass>>,
 }
 
 impl LedgerTime {
     fn new(
         ledger: Arc<dyn Ledger>,
         clock: Arc<dyn Clock>,
-        lag: watch::Sender<Option<Duration>>,
+        passes: watch::Sender<Option<Pass>>,
     ) -> Self {
-        Self { ledger, clock, known: None, lag }
+        Self { ledger, clock, known: None, passes }
     }
 
     /// A clock that counts suspension, where there is one; else things are kept for longer.
@@ -75,8 +89,8 @@ impl LedgerTime {
             // After the answer: it was made before that.
             self.known = Some((pass.number, self.up()));
         }
-        self.lag.send_replace(Some(pass.behind));
         ::metrics::gauge!(metrics::OWN_TIME_BEHIND).set(pass.behind.as_secs_f64());
+        self.passes.send_replace(Some(pass));
         Ok(())
     }
 }
@@ -88,7 +102,7 @@ mod tests {
     use async_trait::async_trait;
     use fence_core::LockId;
     use fence_core::ports::{Boot, Patience, RenewVerdict, Retention};
-    use jiff::{SignedDuration, Timestamp};
+    use jiff::SignedDuration;
     use parking_lot::Mutex;
     use tempfile::TempDir;
     use uuid::Uuid;
@@ -184,8 +198,8 @@ mod tests {
         let clock: Arc<dyn Clock> = Arc::clone(machine) as Arc<dyn Clock>;
         let opened = SqliteLedger::open(file, Arc::clone(&clock), Uuid::from_u128(1)).await;
         let ledger: Arc<dyn Ledger> = Arc::new(opened.expect("SQLite opens"));
-        let lag = watch::Sender::new(None);
-        let mut time = LedgerTime::new(Arc::clone(&ledger), Arc::clone(&clock), lag);
+        let passes = watch::Sender::new(None);
+        let mut time = LedgerTime::new(Arc::clone(&ledger), Arc::clone(&clock), passes);
         let behind = async || ledger.pass_time(&Passed::NOTHING).await.expect("told").behind;
         let lock = LockId(Uuid::from_u128(100 + given_up.len() as u128));
         ledger.release(Arc::from([lock.into()]), Patience::Skip).await.expect("given up");

@@ -23,19 +23,27 @@ CREATE FUNCTION acts.agreed_s(p_name text) RETURNS double precision LANGUAGE sql
         WHERE b.name = p_name AND b.until > (SELECT w.at FROM fencegate.own_time w)) k
 $$;
 
+-- Says of what was stored before this that it may be gone, in the act that removes it: no rerun of what was taken earlier is
+-- decided from then on, as it may have taken effect.
+CREATE FUNCTION acts.let_go(p_before timestamptz) RETURNS void LANGUAGE sql VOLATILE AS $$
+    UPDATE fencegate.own_time w SET let_go = p_before WHERE w.let_go < p_before
+$$;
+
 -- Forgets burials of operations that are older than p_buried_s seconds of the ledger's own time, at most p_rows. With the owner's rights, as above, and
 -- never what is kept by agreement.
 CREATE FUNCTION acts.forget_burials(p_buried_s double precision, p_rows bigint)
 RETURNS bigint LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     kept_s  double precision := greatest(p_buried_s, acts.agreed_s('buried_kept'));
+    before  timestamptz := (SELECT w.at FROM fencegate.own_time w) - kept_s * interval '1 second';
     removed bigint;
 BEGIN
     DELETE FROM fencegate.operations b WHERE b.ctid = ANY (ARRAY(
         SELECT o.ctid FROM fencegate.operations o
-        WHERE o.kind = 'buried' AND o.committed_at < (SELECT w.at FROM fencegate.own_time w) - kept_s * interval '1 second'
+        WHERE o.kind = 'buried' AND o.committed_at < before
         ORDER BY o.committed_at LIMIT p_rows FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS removed = ROW_COUNT;
+    IF removed > 0 THEN PERFORM acts.let_go(before); END IF;
     RETURN removed;
 END $$;
 
@@ -49,7 +57,7 @@ END $$;
 -- 2. Events go from the first on, and with the event of a version the operation before that version. The first event that
 --    is too young ends the pass, and so does the first before whose version an idempotency key still stands for an
 --    operation.
--- 3. Operations that changed nothing have no event: they go by their time.
+-- 3. Operations that changed nothing have no event: they go by their time. What goes is said to be gone.
 -- 4. Grants go in the order of their numbers, as far as the tree over the audit has leaves of them: each takes those of its
 --    resource along that were before it. The highest token that is let go is kept: no number up to it is ever sealed
 --    again (I15).
@@ -114,6 +122,7 @@ BEGIN
         WHERE (SELECT k.operation FROM fencegate.idempotency_keys k WHERE k.operation = o.id LIMIT 1) IS NULL));
     GET DIAGNOSTICS removed = ROW_COUNT;
     total := total + removed;
+    IF total > 0 THEN PERFORM acts.let_go(too_young); END IF;
 
     -- Step 4.
     SELECT coalesce(min(g.number) FILTER (WHERE g.at >= too_young) - 1, max(g.number)) INTO upto

@@ -76,14 +76,15 @@ END $$;
 -- NULL: as long as the settings say. p_kind: put, delete, delete_all. A put has p_body or p_blob. p_keep: whether
 -- replaced versions are kept that have no blob. p_now: the time since which the fences are locked; NULL: they are not
 -- yet. p_space: NULL: native. p_parts: of a put that completes an upload in parts the blobs of these, separated by commas.
--- Columns of NULLs alone may be NULL.
+-- p_taken_us: the ledger's own time when the oldest of those that are not sent for the first time was taken. Columns of NULLs
+-- alone may be NULL.
 CREATE FUNCTION acts.write(
     p_seen bigint, p_wait_ms int, p_keep boolean, p_now timestamptz, p_commit boolean, p_resources text[],
     p_operation uuid[], p_resource text[], p_token bigint[], p_lock uuid[], p_seq bigint[], p_if_version bigint[],
     p_attempt int[], p_key text[], p_fingerprint bytea[], p_kept_ms bigint[], p_nth int[], p_kind text[],
     p_object text[], p_if_object text[], p_again boolean[], p_last boolean[], p_content_type text[], p_size bigint[],
     p_sha256 bytea[], p_body bytea[], p_blob uuid[], p_names text[], p_rules bigint[], p_space text[],
-    p_about text[], p_parts text[])
+    p_about text[], p_parts text[], p_taken_us bigint)
 RETURNS SETOF acts.written LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
@@ -132,7 +133,7 @@ BEGIN
     IF p_attempt IS NOT NULL OR p_key IS NOT NULL OR p_if_object IS NOT NULL OR p_blob IS NOT NULL THEN
         SELECT j.why, j.original INTO r_why, r_original FROM acts.judged_further(
             p_commit, mine, r_why, p_operation, p_resource, p_attempt, p_key, p_fingerprint, p_object, p_if_object,
-            p_blob, p_space, p_parts) j;
+            p_blob, p_space, p_parts, p_taken_us) j;
     END IF;
 
     -- Step 3.
@@ -205,7 +206,7 @@ CREATE FUNCTION acts.write_rounds(
     p_attempt int[], p_key text[], p_fingerprint bytea[], p_kept_ms bigint[], p_nth int[], p_kind text[],
     p_object text[], p_if_object text[], p_again boolean[], p_last boolean[], p_content_type text[], p_size bigint[],
     p_sha256 bytea[], p_body bytea[], p_blob uuid[], p_names text[], p_rules bigint[], p_space text[],
-    p_about text[], p_parts text[])
+    p_about text[], p_parts text[], p_taken_us bigint)
 RETURNS SETOF acts.written LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     a      int := 1;
@@ -224,7 +225,7 @@ BEGIN
             p_attempt[a:z], p_key[a:z], p_fingerprint[a:z], p_kept_ms[a:z], p_nth[a:z], p_kind[a:z], p_object[a:z],
             p_if_object[a:z], p_again[a:z], p_last[a:z], p_content_type[a:z], p_size[a:z], p_sha256[a:z],
             p_body[a:z], p_blob[a:z], p_names[a:z], p_rules[a:z], p_space[a:z], p_about[a:z],
-            CASE WHEN cardinality(array_remove(p_parts[a:z], NULL)) > 0 THEN p_parts[a:z] END)
+            CASE WHEN cardinality(array_remove(p_parts[a:z], NULL)) > 0 THEN p_parts[a:z] END, p_taken_us)
         LOOP
             answer.row := answer.row + a - 1;
             RETURN NEXT answer;

@@ -80,11 +80,11 @@ $$;
 
 -- The same as p_why, with what operations, keys, demands of objects and the intents of blobs say: why each row is
 -- refused, and which operation took effect in its place. p_mine: the intents that are locked. While that of an upload in
--- parts is, no part comes or goes.
+-- parts is, no part comes or goes. p_taken_us: the ledger's own time when the oldest rerun among them was taken.
 CREATE FUNCTION acts.judged_further(
     p_commit boolean, p_mine uuid[], p_why text[], p_operation uuid[], p_resource text[], p_attempt int[],
     p_key text[], p_fingerprint bytea[], p_object text[], p_if_object text[], p_blob uuid[], p_space text[],
-    p_parts text[], OUT why text[], OUT original uuid[])
+    p_parts text[], p_taken_us bigint, OUT why text[], OUT original uuid[])
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     SELECT array_agg(CASE WHEN r.why = 'busy' OR r.why = 'rules_moved' AND r.attempt IS DISTINCT FROM 2 THEN r.why
@@ -93,6 +93,9 @@ BEGIN
                           WHEN k.fingerprint = r.fingerprint THEN 'replayed'
                           WHEN k.fingerprint IS NOT NULL THEN 'key_reused'
                           WHEN o.kind = 'buried' THEN 'buried'
+                          -- In one snapshot with the look at operations: what is removed is said to be gone in one act.
+                          WHEN r.attempt > 0 AND p_taken_us < (
+                              SELECT fencegate.micros(w.let_go) FROM fencegate.own_time w) THEN 'forgotten'
                           WHEN r.attempt = 2 THEN 'given_up'
                           WHEN r.why IS NOT NULL THEN r.why
                           -- A belt: a token is of one lock (I15).
@@ -147,7 +150,7 @@ BEGIN
         WHERE r.why IS NOT NULL
         ORDER BY CASE WHEN p_commit THEN CASE r.why
                      WHEN 'rules_moved' THEN 0 WHEN 'busy' THEN 1 WHEN 'known' THEN 2 WHEN 'replayed' THEN 3
-                     WHEN 'key_reused' THEN 3 WHEN 'buried' THEN 4 WHEN 'given_up' THEN 5 WHEN 'object_mismatch' THEN 7
+                     WHEN 'key_reused' THEN 3 WHEN 'buried' THEN 4 WHEN 'forgotten' THEN 5 WHEN 'given_up' THEN 5 WHEN 'object_mismatch' THEN 7
                      WHEN 'upload_expired' THEN 8 WHEN 'parts_differ' THEN 8 WHEN 'intent_busy' THEN 9 ELSE 6 END END,
                  CASE WHEN p_commit AND r.why NOT IN ('object_mismatch', 'upload_expired', 'parts_differ', 'intent_busy')
                      THEN r.resource END COLLATE "C", r.i
@@ -171,11 +174,12 @@ BEGIN
             answer.at_us := fencegate.micros(old.at); answer.owner := old.owner; answer.behind := old.behind;
         END IF;
         places := CASE WHEN p_commit THEN p_resource ELSE ARRAY[item.resource] END;
-        IF answer.verdict NOT IN ('busy', 'rules_moved', 'known', 'buried', 'replayed', 'key_reused', 'given_up') THEN
+        IF answer.verdict NOT IN (
+            'busy', 'rules_moved', 'known', 'buried', 'replayed', 'key_reused', 'given_up', 'forgotten') THEN
             PERFORM acts.settle(places, p_now);
         END IF;
         -- Of one that is replayed another operation took effect: this one never does, also once the key is forgotten.
-        IF answer.verdict NOT IN ('busy', 'rules_moved', 'intent_busy', 'known', 'buried') AND item.attempt > 0
+        IF answer.verdict NOT IN ('busy', 'rules_moved', 'intent_busy', 'known', 'buried', 'forgotten') AND item.attempt > 0
            AND answer.original IS DISTINCT FROM item.operation THEN
             INSERT INTO fencegate.operations
                 (id, resource, kind, generation, token, created, size, owner, committed_at)

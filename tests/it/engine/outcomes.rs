@@ -250,6 +250,23 @@ async fn a_write_whose_answer_cannot_be_read_is_unknown_and_not_sent_again() {
 }
 
 #[tokio::test]
+async fn a_write_that_the_ledger_has_forgotten_is_unknown_and_not_sent_again() {
+    let rig = Rig::new();
+    let grant = rig.granted(R).await;
+    let (calls, mut call) = counter();
+    rig.ledger.on_commit(move |_, _| match call() {
+        0 => Step::act_but(LedgerError::Unknown("on purpose".into())),
+        1 => Step::each(vec![Some(WriteVerdict::Forgotten)]),
+        _ => Step::act(),
+    });
+    let failure = rig.write(R, grant.token).await.unwrap_err();
+    assert!(matches!(failure.error, EngineError::OutcomeUnknown { .. }), "{failure:?}");
+    let next = rig.write(R, grant.token).await.unwrap().applied;
+    assert_eq!(next.version, Some(2), "it was applied, and once");
+    assert_eq!(calls.load(Ordering::Relaxed), 3);
+}
+
+#[tokio::test]
 async fn writes_on_one_resource_keep_their_order_through_a_lane() {
     let rig = Rig::new();
     let (grant, other) = (rig.granted(R).await, rig.granted("other").await);

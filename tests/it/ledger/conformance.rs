@@ -449,6 +449,8 @@ on_every_ledger! {
     own_time {
         a_clock_that_is_said_to_be_right_sets_the_own_time
         a_clock_that_is_not_ahead_sets_no_own_time
+        a_rerun_of_what_history_let_go_stays_unknown
+        a_rerun_of_what_was_buried_long_ago_stays_unknown
     }
     tidying {
         a_fresh_epoch_opens_with_any_nonce

@@ -68,7 +68,7 @@ fn acts(resource: &str, number: i64) -> Vec<String> {
             "SELECT * FROM acts.write(0, 0, false, NULL, false, '{{{resource}}}', ARRAY[gen_random_uuid()],
                  '{{{resource}}}', '{{{next}}}', '{{NULL}}', '{{NULL}}', '{{NULL}}', NULL, NULL, NULL, NULL, NULL,
                  '{{put}}', '{{k}}', NULL, NULL, NULL, '{{t}}', '{{0}}', ARRAY[sha256('')], ARRAY[''::bytea], NULL,
-                 '{{p role:r}}', '{{0}}', NULL, NULL, NULL)"
+                 '{{p role:r}}', '{{0}}', NULL, NULL, NULL, NULL)"
         ),
         format!("SELECT * FROM acts.release(0, 0, '{{{}}}', '{{NULL}}', '{{t}}', '{{p}}', '{{0}}')", id(next)),
     ]

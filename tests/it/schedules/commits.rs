@@ -40,6 +40,7 @@ pub fn item(resources: &[&str], token: i64) -> CommitItem {
         idempotency: None,
         steps: resources.iter().map(step).collect(),
         attempt: Attempt::First,
+        taken_at: jiff::Timestamp::MAX,
         by: By::default(),
     }
 }

@@ -229,6 +229,7 @@ pub fn put(resource: &str, token: i64, body: &str) -> WriteItem {
             parts: None,
         },
         attempt: Attempt::First,
+        taken_at: jiff::Timestamp::MAX,
         by: By::default(),
     }
 }

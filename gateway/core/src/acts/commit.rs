@@ -24,7 +24,8 @@ use crate::token::Token;
 ///    `KeyReused` for another payload; a rerun also buries its id, since another operation took effect. Before a burial:
 ///    of a key that had its effect no caller is told that there was none.
 /// 3. The operation is buried: `Buried`.
-/// 4. `Attempt::Bury`: the id is buried.
+/// 4. A rerun of what was taken before the time up to which the ledger has let go of operations and burials: `Forgotten`, for
+///    it may have taken effect. Else `Attempt::Bury`: the id is buried.
 /// 5. The rule, then preconditions: refused; a rerun also buries its id.
 /// 6. A blob whose intent is gone: `UploadExpired`; an upload that has not all the parts that it is to have: `PartsDiffer`;
 ///    a rerun also buries its id. Else the intent is consumed. The sweeper takes intents by the same row, so the blob is
@@ -48,6 +49,9 @@ pub fn commit(rows: &mut Rows, item: &WriteItem, now: Now) -> WriteVerdict {
     }
     if buried && !mutants::is(Mutant::NoBurial) {
         return WriteVerdict::Buried;
+    }
+    if item.attempt != Attempt::First && rows.guard.time.has_let_go(item.taken_at) {
+        return WriteVerdict::Forgotten;
     }
     if let Some(instead) = mutated::instead_of_commit(rows, item) {
         return instead;

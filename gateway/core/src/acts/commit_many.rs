@@ -18,7 +18,7 @@ use crate::ports::{Applied, Attempt, COMMIT_KIND, CommitItem, CommitVerdict, Did
 ///    whatever became of the token since, or `KeyReused` for another payload; a rerun also buries its id,
 ///    since another operation took effect. Before a burial, as of a plain write.
 /// 3. The operation is buried: `Buried`.
-/// 4. `Attempt::Bury`: the id is buried.
+/// 4. A rerun of what may have been let go: `Forgotten`, as of a plain write. Else `Attempt::Bury`: the id is buried.
 /// 5. On each resource in name order the rule, then its version; then in the order of the steps what
 ///    they demand of their objects: refused; a rerun also buries its id. All must be of one lock,
 ///    as the token of one lock is of no other (I15).
@@ -42,6 +42,9 @@ pub fn commit_many(rows: &mut Rows, item: &CommitItem, now: Now) -> CommitVerdic
     }
     if is_buried {
         return CommitVerdict::Buried;
+    }
+    if item.attempt != Attempt::First && rows.guard.time.has_let_go(item.taken_at) {
+        return CommitVerdict::Forgotten;
     }
     if item.attempt == Attempt::Bury {
         rows.bury(Buried::Operation(item.operation), now);

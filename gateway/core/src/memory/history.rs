@@ -11,7 +11,8 @@ use crate::ports::Applied;
 pub(super) fn prune(state: &mut State, before: Timestamp, rows_max: i64) -> usize {
     let upto = state.tree.upto();
     let State { rows, gone, .. } = state;
-    let rows_before = rows.operations.values().flatten().count() + rows.grants.len();
+    let operations = rows.operations.values().flatten().count();
+    let rows_before = operations + rows.grants.len();
 
     // Events from the first on, and the operations before their versions; up to one that is too young, or before whose
     // version an idempotency key still stands for an operation.
@@ -38,6 +39,9 @@ pub(super) fn prune(state: &mut State, before: Timestamp, rows_max: i64) -> usiz
         });
     }
     rows.operations.retain(|_, all| !all.is_empty());
+    if events > 0 || rows.operations.values().flatten().count() < operations {
+        rows.guard.time.let_go(before);
+    }
 
     // Grants that another one superseded long ago, once the tree over the audit has leaves of them. Their tokens stay known:
     // no number up to them is sealed again.

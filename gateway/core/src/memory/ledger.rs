@@ -495,7 +495,15 @@ impl Ledger for MemoryLedger {
         let ended =
             |end: Option<(_, Timestamp)>| end.is_some_and(|(_, at)| old(at, retention.ended_locks));
         state.rows.locks.retain(|_, row| !ended(row.ended));
-        state.rows.buried.retain(|_, at| !old(*at, retention.buried));
+        let mut forgets_operations = false;
+        state.rows.buried.retain(|id, at| {
+            let goes = old(*at, retention.buried);
+            forgets_operations |= goes && matches!(id, Buried::Operation(_));
+            !goes
+        });
+        if forgets_operations && let Ok(before) = own.checked_sub(retention.buried) {
+            state.rows.guard.time.let_go(before);
+        }
         let after = (state.rows.keys.len(), state.rows.locks.len(), state.rows.buried.len());
         touched += state.rows.queue.sweep(now.elapsed_ms);
         touched += acts::sweep_intents(&mut state.rows, now);

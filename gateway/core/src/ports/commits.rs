@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 
 use super::act::{Attempt, LedgerError, Patience};
 use super::by::By;
@@ -63,6 +64,8 @@ pub struct CommitItem {
     pub steps: Arc<[CommitStep]>,
     /// How often the operation may have been sent before.
     pub attempt: Attempt,
+    /// The ledger's own time when the gateway took it, or an earlier one.
+    pub taken_at: Timestamp,
     /// Who writes, and under which rules that was allowed.
     pub by: By,
 }
@@ -138,6 +141,8 @@ pub enum CommitVerdict {
     },
     /// The operation is buried: it took no effect and never will.
     Buried,
+    /// The ledger has let go of what it knew, as with [`super::WriteVerdict::Forgotten`].
+    Forgotten,
     /// The blob of this step has no intent (any more). No effect; the other intents stay.
     UploadExpired {
         /// The position of the step, from 0.

@@ -164,6 +164,8 @@ pub struct WriteItem {
     pub effect: Effect,
     /// How often the operation may have been sent before.
     pub attempt: Attempt,
+    /// The ledger's own time when the gateway took it, or an earlier one.
+    pub taken_at: Timestamp,
     /// Who writes, and under which rules that was allowed.
     pub by: By,
 }
@@ -223,6 +225,9 @@ pub enum WriteVerdict {
     },
     /// The operation is buried: it took no effect and never will.
     Buried,
+    /// Of an item that was taken so long ago the ledger has let go of what it knew: whether it took effect stays unknown,
+    /// and it takes none from now on.
+    Forgotten,
     /// The blob has no intent (any more): the upload took too long and is garbage. No effect.
     UploadExpired,
     /// The upload has not all of these parts, or has not any more. No effect.

@@ -41,7 +41,7 @@ pub(super) enum Fate {
     Decided,
     /// It is sent again.
     Open,
-    /// It may have taken effect when its answer was lost, and cannot be asked after.
+    /// It may have taken effect when its answer was lost, and cannot be asked after, or not any more.
     Unknown,
 }
 
@@ -106,6 +106,9 @@ impl<A: Act> Entry<A> {
     /// If the answer to an earlier sending was lost and this one was not decided, because the rules that allowed it are
     /// in force no more, it is only asked after. What cannot be may have taken effect then.
     pub(super) fn fate(&mut self, verdict: &A::Verdict) -> Fate {
+        if A::is_forgotten(verdict) {
+            return Fate::Unknown;
+        }
         if self.lost && A::rules_moved(verdict) {
             return if A::ask_after(&mut self.item) { Fate::Open } else { Fate::Unknown };
         }

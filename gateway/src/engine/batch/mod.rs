@@ -106,6 +106,11 @@ pub(super) trait Act: Send + Sync + 'static {
         false
     }
 
+    /// Whether the ledger has let go of what became of an earlier sending.
+    fn is_forgotten(_verdict: &Self::Verdict) -> bool {
+        false
+    }
+
     /// Prepares an item to be found, or never to take effect: its answer was lost, and the rules that allowed it are in
     /// force no more. Says whether that can be: otherwise its outcome stays unknown.
     fn ask_after(_item: &mut Self::Item) -> bool {

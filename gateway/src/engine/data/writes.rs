@@ -13,6 +13,7 @@ use fence_core::ports::{
     Rejection, Runtime, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, ObjectKey, OperationId, PrincipalName, Refusal, ResourceName, Token};
+use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
 use super::blobs::{UploadHead, Uploaded};
@@ -22,6 +23,7 @@ use super::rejections::Rejections;
 use super::under_way::UnderWay;
 use crate::engine::access::Permit;
 use crate::engine::batch::{Act, Batcher, Failure};
+use crate::engine::own_time::OwnTime;
 use crate::engine::trials::Trials;
 use crate::engine::{Base, Engine, EngineError, metrics};
 use crate::spans;
@@ -178,6 +180,10 @@ impl Act for Commit {
         matches!(verdict, WriteVerdict::RulesMoved)
     }
 
+    fn is_forgotten(verdict: &WriteVerdict) -> bool {
+        matches!(verdict, WriteVerdict::Forgotten)
+    }
+
     fn ask_after(item: &mut WriteItem) -> bool {
         item.attempt = Attempt::Bury;
         true
@@ -200,6 +206,7 @@ pub(in crate::engine) struct Writes {
     pub(in crate::engine) refusals: Arc<Refusals>,
     pub(super) lookups: Batcher<KnownKey>,
     under_way: UnderWay,
+    own_time: OwnTime,
     runtime: Runtime,
 }
 
@@ -225,7 +232,11 @@ impl Engine {
 }
 
 impl Writes {
-    pub(in crate::engine) fn start(base: &Base, refusals: Arc<Refusals>) -> Self {
+    pub(in crate::engine) fn start(
+        base: &Base,
+        refusals: Arc<Refusals>,
+        own_time: OwnTime,
+    ) -> Self {
         let Base { ledger, runtime, settings, closing, .. } = base;
         let committer = |_| {
             base.batcher(Commit { ledger: Arc::clone(ledger), can_write: Arc::clone(&base.writes) })
@@ -237,6 +248,7 @@ impl Writes {
             refusals,
             lookups: base.batcher(KnownKey { ledger: known, clock }),
             under_way: UnderWay::default(),
+            own_time,
             runtime: runtime.clone(),
         }
     }
@@ -246,7 +258,7 @@ impl Writes {
         let began = self.runtime.clock.elapsed();
         let operation = self.runtime.ids.operation();
         let permit = request.permit.clone();
-        let (item, request_id) = item(operation, request);
+        let (item, request_id) = item(operation, self.own_time.heard(), request);
         let (resource, key, token) =
             (item.resource.clone(), item.effect.key().cloned(), item.token);
         let mark =
@@ -294,7 +306,7 @@ impl Writes {
             Err(Failure::Unknown) if mutants::is(Mutant::UnknownIsRefused) => {
                 Err(EngineError::KeyInProgress)
             }
-            Err(Failure::Unknown) => {
+            Ok(WriteVerdict::Forgotten) | Err(Failure::Unknown) => {
                 Err(EngineError::OutcomeUnknown { operation: Some(operation) })
             }
             Err(failure) => Err(EngineError::unsent(failure, "writes")),
@@ -383,7 +395,7 @@ pub(super) fn count_as<T>(outcome: &Result<T, &EngineError>, replayed: bool) {
 }
 
 /// The write as the ledger takes it, with its digest and fingerprint.
-fn item(operation: OperationId, request: Write) -> (WriteItem, String) {
+fn item(operation: OperationId, taken_at: Timestamp, request: Write) -> (WriteItem, String) {
     let effect = effect(request.effect);
     let kept = request.key_kept;
     let keyed = |key| IdempotencyKey { key, fingerprint: fingerprint(&effect), kept };
@@ -399,6 +411,7 @@ fn item(operation: OperationId, request: Write) -> (WriteItem, String) {
         resource_version: request.resource_version,
         effect,
         attempt: Attempt::First,
+        taken_at,
         by: request.permit.by(),
     };
     (item, request.request_id)

@@ -45,7 +45,7 @@ impl Engine {
             started_at: inner.started_at,
             answer_within: batch::answer_within(inner.settings.request_timeout),
             keys_kept: self.keys_kept(),
-            own_time_lag: *inner.own_time_lag.borrow(),
+            own_time_lag: inner.own_time.lag(),
             epoch,
             last_event,
             waiters: inner.locks.waiters(),

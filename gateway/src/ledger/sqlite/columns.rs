@@ -31,6 +31,7 @@ row! {
         pass: i64,
         boot: Option<String>,
         up_us: Option<i64>,
+        let_go: i64,
     }
 }
 
@@ -52,6 +53,7 @@ impl GuardColumns {
                     let up = Duration::from_micros(up_us.unsigned_abs());
                     Boot { id, up }
                 }),
+                let_go: time(self.let_go),
             },
         })
     }

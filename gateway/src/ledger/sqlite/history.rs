@@ -93,6 +93,9 @@ pub(super) async fn prune(
     }
     let unnumbered = sqlx::query(UNNUMBERED).bind(before).bind(rows);
     removed += unnumbered.execute(&mut *act).await?.rows_affected();
+    if removed > 0 {
+        let_go(&mut act, before).await?;
+    }
     let are_sealed = sqlx::query_scalar(ARE_SEALED).bind(before).bind(rows);
     if are_sealed.fetch_one(&mut *act).await? {
         for statement in [TOKEN, ENTRIES, AUDIT] {
@@ -101,6 +104,36 @@ pub(super) async fn prune(
         let grants = sqlx::query(GRANTS).bind(before).bind(rows);
         removed += grants.execute(&mut *act).await?.rows_affected();
     }
+    act.commit().await?;
+    Ok(removed)
+}
+
+/// Lets go of the operations and burials that were stored before this time, in microseconds: in the act that removes them.
+pub(super) async fn let_go(
+    connection: &mut SqliteConnection,
+    before: i64,
+) -> Result<(), sqlx::Error> {
+    let call = sqlx::query("UPDATE guard SET let_go = max(let_go, ?1)").bind(before);
+    call.execute(connection).await.map(drop)
+}
+
+/// Forgets what was buried before this time, in microseconds; at most so many rows. Says how many.
+pub(super) async fn forget_burials(
+    connection: &mut SqliteConnection,
+    before: i64,
+    rows: i64,
+) -> Result<u64, sqlx::Error> {
+    let mut act = connection.begin().await?;
+    let operations =
+        "SELECT EXISTS (SELECT 1 FROM buried WHERE kind = 'operation' AND buried_at < ?1)";
+    if sqlx::query_scalar(operations).bind(before).fetch_one(&mut *act).await? {
+        let_go(&mut act, before).await?;
+    }
+    let statement = "
+        DELETE FROM buried WHERE (kind, id) IN (
+            SELECT kind, id FROM buried WHERE buried_at < ?1 ORDER BY buried_at LIMIT ?2)";
+    let call = sqlx::query(statement).bind(before).bind(rows);
+    let removed = call.execute(&mut *act).await?.rows_affected();
     act.commit().await?;
     Ok(removed)
 }

@@ -191,11 +191,6 @@ pub(super) async fn prune(
             before(retention.ended_locks),
         ),
         (
-            "DELETE FROM buried WHERE (kind, id) IN (
-                 SELECT kind, id FROM buried WHERE buried_at < ?1 ORDER BY buried_at LIMIT ?2)",
-            before(retention.buried),
-        ),
-        (
             "DELETE FROM rejections WHERE number IN (
                  SELECT number FROM rejections
                  WHERE minute IS NULL AND number <= (
@@ -221,6 +216,12 @@ pub(super) async fn prune(
             .await?;
         removed += done.rows_affected();
     }
+    removed += super::history::forget_burials(
+        connection,
+        before(retention.buried),
+        retention.rows_per_pass,
+    )
+    .await?;
     if let Some(kept) = retention.history {
         removed += super::history::prune(connection, before(kept), retention.rows_per_pass).await?;
     }

@@ -146,6 +146,7 @@ impl Session {
             resource_version: if_version,
             effect: effect(&write.change, None),
             attempt: Attempt::First,
+            taken_at: jiff::Timestamp::MAX,
             by: By::default(),
         };
         Some(Wanted { asked: Asked::Write(write), item })
@@ -170,6 +171,7 @@ impl Session {
             resource_version: None,
             effect: effect(&change, None),
             attempt: Attempt::First,
+            taken_at: jiff::Timestamp::MAX,
             by: By::default(),
         };
         let write = FencedWrite {
@@ -239,6 +241,7 @@ impl Session {
             idempotency: idempotency_key.clone().map(|key| idempotency(key, &steps)),
             steps: steps.iter().map(step).collect(),
             attempt: Attempt::First,
+            taken_at: jiff::Timestamp::MAX,
             by: By::default(),
         };
         let token = known.token;

@@ -48,7 +48,9 @@ pub(super) fn told_of(item: &WriteItem, end: &End<WriteVerdict>) -> Answer {
         End::Decided(WriteVerdict::RulesMoved | WriteVerdict::Busy) | End::Undone => {
             failed("undone")
         }
-        End::Unknown => Answer::Unknown { operation: Some(item.operation.0) },
+        End::Decided(WriteVerdict::Forgotten) | End::Unknown => {
+            Answer::Unknown { operation: Some(item.operation.0) }
+        }
     }
 }
 
@@ -62,7 +64,9 @@ pub(super) fn told_of_commit(id: OperationId, end: &End<CommitVerdict>) -> Answe
         End::Decided(CommitVerdict::RulesMoved | CommitVerdict::Busy) | End::Undone => {
             failed("undone")
         }
-        End::Unknown => Answer::Unknown { operation: Some(id.0) },
+        End::Decided(CommitVerdict::Forgotten) | End::Unknown => {
+            Answer::Unknown { operation: Some(id.0) }
+        }
     }
 }
 

@@ -171,6 +171,7 @@ impl Access {
                 parts: None,
             },
             attempt: sending.attempt(),
+            taken_at: jiff::Timestamp::UNIX_EPOCH,
             by,
         };
         let before = state.ledger.version(0);

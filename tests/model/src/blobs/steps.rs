@@ -98,6 +98,7 @@ impl Blobs {
                 parts: None,
             },
             attempt: Attempt::First,
+            taken_at: jiff::Timestamp::UNIX_EPOCH,
             by: By::default(),
         };
         let at = now(state.tick);

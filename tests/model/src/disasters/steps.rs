@@ -92,6 +92,7 @@ impl Disasters {
                 parts: None,
             },
             attempt: fence_core::ports::Attempt::First,
+            taken_at: jiff::Timestamp::UNIX_EPOCH,
             by: By::default(),
         };
         let guard = state.ledger.rows().guard.clone();

@@ -65,6 +65,7 @@ impl Locks {
                 parts: None,
             },
             attempt: sending.attempt(),
+            taken_at: jiff::Timestamp::UNIX_EPOCH,
             by: By::default(),
         })
     }
@@ -176,6 +177,7 @@ impl Locks {
                 WriteVerdict::UploadExpired
                 | WriteVerdict::PartsDiffer
                 | WriteVerdict::RulesMoved
+                | WriteVerdict::Forgotten
                 | WriteVerdict::Busy => Fate::Unknown(true),
             };
         }

@@ -308,6 +308,7 @@ impl Parts {
                 parts: Some(parts),
             },
             attempt: Attempt::First,
+            taken_at: jiff::Timestamp::UNIX_EPOCH,
             by: By::default(),
         })
     }
@@ -431,6 +432,7 @@ impl Parts {
             resource_version: None,
             effect: Effect::Delete { key: ledger::object() },
             attempt: Attempt::First,
+            taken_at: jiff::Timestamp::UNIX_EPOCH,
             by: By::default(),
         };
         let at = now(state.tick);

@@ -250,6 +250,7 @@ pub fn put_at(resource: &str, number: i64) -> WriteItem {
         resource_version: None,
         effect: put_effect("k", b"text"),
         attempt: Attempt::First,
+        taken_at: jiff::Timestamp::MAX,
         by: By::default(),
     }
 }

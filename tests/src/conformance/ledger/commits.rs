@@ -38,6 +38,7 @@ pub fn of_steps(grant: &Grant, steps: Vec<CommitStep>) -> CommitItem {
         idempotency: None,
         steps: steps.into(),
         attempt: Attempt::First,
+        taken_at: jiff::Timestamp::MAX,
         by: By::default(),
     }
 }

@@ -1,11 +1,16 @@
-//! The ledger's own time at the word of an operator that the clock is right.
+//! The ledger's own time: at the word of an operator that the clock is right, and of reruns that are older than what it let go.
 
 use std::time::Duration;
 
-use fence_core::ports::{AuditAction, AuditFilter, Boot, ClockTrusted, Ledger, Passed, Retention};
+use fence_core::ports::{
+    Attempt, AuditAction, AuditFilter, Boot, ClockTrusted, CommitItem, CommitVerdict, Ledger,
+    Passed, Retention, WriteItem, WriteVerdict,
+};
 use jiff::Timestamp;
 
-use super::tidying::{KEEP, NOTHING_KEPT, outcomes};
+use super::build::{apply, commit_one, held, put};
+use super::commits::{committed, decide, many};
+use super::tidying::{KEEP, NOTHING_KEPT, outcomes, sweep};
 
 /// Entries of the audit on what operators agreed.
 async fn agreed(ledger: &dyn Ledger) -> Vec<String> {
@@ -54,4 +59,55 @@ pub async fn a_clock_that_is_not_ahead_sets_no_own_time(ledger: &dyn Ledger) {
     let after = ledger.pass_time(&Passed::NOTHING).await.expect("told");
     assert_eq!((after.number, after.at), (ahead.number, ahead.at));
     assert!(agreed(ledger).await.is_empty());
+}
+
+const AGAIN: [Attempt; 2] = [Attempt::Rerun, Attempt::Bury];
+
+/// The own time as a gateway hears it.
+async fn heard(ledger: &dyn Ledger) -> Timestamp {
+    ledger.pass_time(&Passed::NOTHING).await.expect("told").at
+}
+
+/// It took effect, but nothing tells that any more: neither is it applied once more, nor is it told that it was not.
+pub async fn a_rerun_of_what_history_let_go_stays_unknown(ledger: &dyn Ledger) {
+    let ann = held(ledger, "r", 10).await;
+    let taken_at = heard(ledger).await;
+    let old = WriteItem { taken_at, ..put(&ann, "k", "old") };
+    apply(ledger, old.clone()).await;
+    let commit = CommitItem { taken_at, ..many(&ann, &[("r", "k", Some("many"))]) };
+    committed(ledger, &commit).await;
+    let last = WriteItem { taken_at, ..put(&ann, "k", "new") };
+    apply(ledger, last.clone()).await;
+    for attempt in AGAIN {
+        let again = WriteItem { attempt, ..old.clone() };
+        let known = commit_one(ledger, again).await;
+        assert!(matches!(known, WriteVerdict::Applied { .. }), "before it goes: {known:?}");
+    }
+    sweep(ledger, NOTHING_KEPT).await;
+    for attempt in AGAIN {
+        let again = WriteItem { attempt, ..old.clone() };
+        assert_eq!(commit_one(ledger, again).await, WriteVerdict::Forgotten);
+        let again = CommitItem { attempt, ..commit.clone() };
+        assert_eq!(decide(ledger, &again).await, CommitVerdict::Forgotten);
+        let newest = commit_one(ledger, WriteItem { attempt, ..last.clone() }).await;
+        assert!(matches!(newest, WriteVerdict::Applied { .. }), "it is there still: {newest:?}");
+    }
+    let since = heard(ledger).await;
+    let lost = WriteItem { attempt: Attempt::Rerun, taken_at: since, ..put(&ann, "k", "lost") };
+    let applied = apply(ledger, lost).await;
+    assert_eq!(applied.version, Some(4), "what was taken since is decided");
+}
+
+/// Its first sending may have been found, and buried, long ago.
+pub async fn a_rerun_of_what_was_buried_long_ago_stays_unknown(ledger: &dyn Ledger) {
+    let ann = held(ledger, "r", 10).await;
+    let taken_at = heard(ledger).await;
+    let given_up = WriteItem { attempt: Attempt::Bury, taken_at, ..put(&ann, "k", "x") };
+    assert_eq!(commit_one(ledger, given_up.clone()).await, WriteVerdict::Buried);
+    let keeps = Retention { history: None, ..NOTHING_KEPT };
+    sweep(ledger, keeps).await;
+    for attempt in AGAIN {
+        let again = WriteItem { attempt, ..given_up.clone() };
+        assert_eq!(commit_one(ledger, again).await, WriteVerdict::Forgotten);
+    }
 }

@@ -28,7 +28,7 @@ fn keep_all() -> Retention {
     }
 }
 
-async fn sweep(ledger: &dyn Ledger, retention: Retention) -> u64 {
+pub(super) async fn sweep(ledger: &dyn Ledger, retention: Retention) -> u64 {
     crate::conformance::pause(2).await;
     crate::conformance::catch_up(ledger).await;
     ledger.sweep(&retention).await.expect("swept")

@@ -143,6 +143,10 @@ impl Act for CommitMany {
         matches!(verdict, CommitVerdict::RulesMoved)
     }
 
+    fn is_forgotten(verdict: &CommitVerdict) -> bool {
+        matches!(verdict, CommitVerdict::Forgotten)
+    }
+
     fn ask_after(item: &mut CommitItem) -> bool {
         item.attempt = Attempt::Bury;
         true
@@ -239,7 +243,7 @@ impl Engine {
         let runtime = &self.inner.runtime;
         let began = runtime.clock.elapsed();
         let operation = runtime.ids.operation();
-        let item = item(operation, &head, steps).await;
+        let item = item(operation, self.inner.own_time.heard(), &head, steps).await;
         let steps = Arc::clone(&item.steps);
         let mark = item.idempotency.as_ref().zip(head.resources.keys().next());
         let mark = mark.map(|(one, first)| self.inner.commits.under_way.mark(first, &one.key));
@@ -283,7 +287,7 @@ impl Engine {
             }
             Ok(CommitVerdict::RulesMoved) => Err(failed(EngineError::AccessUnavailable)),
             Ok(CommitVerdict::Busy) => Err(failed(EngineError::Busy)),
-            Err(Failure::Unknown) => {
+            Ok(CommitVerdict::Forgotten) | Err(Failure::Unknown) => {
                 Err(failed(EngineError::OutcomeUnknown { operation: Some(operation) }))
             }
             Err(failure) => Err(failed(EngineError::unsent(failure, "commits"))),

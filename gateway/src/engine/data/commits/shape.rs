@@ -7,6 +7,7 @@ use fence_core::ports::{
     IdempotencyKey,
 };
 use fence_core::{EntityTag, OperationId, ResourceName};
+use jiff::Timestamp;
 
 use super::{CommitHead, CommitOutcome, Step, StepOutcome};
 use crate::engine::EngineError;
@@ -18,6 +19,7 @@ const HASHED_AT_ONCE: u64 = 1 << 20;
 /// The commit as the ledger takes it, with its digests and fingerprint.
 pub(super) async fn item(
     operation: OperationId,
+    taken_at: Timestamp,
     head: &CommitHead,
     requested: Vec<Step>,
 ) -> CommitItem {
@@ -52,6 +54,7 @@ pub(super) async fn item(
         idempotency: key.map(|key| IdempotencyKey { key, fingerprint: fingerprint(), kept }),
         steps: steps.into(),
         attempt: Attempt::First,
+        taken_at,
         by: head.permit.by(),
     }
 }

@@ -7,6 +7,7 @@ use fence_core::ports::{
     Attempt, BlobId, By, CommitItem, Effect, IdempotencyKey, KeySpace, Patience, Payload, WriteItem,
 };
 use fence_core::{LockId, OperationId, Token};
+use jiff::Timestamp;
 use sqlx::Postgres;
 use sqlx::postgres::PgArguments;
 use sqlx::query::QueryAs;
@@ -19,6 +20,7 @@ use crate::ledger::postgres::{attempt, sparse, wait_ms};
 pub(super) struct Write<'a> {
     operation: OperationId,
     attempt: Attempt,
+    taken_at: Timestamp,
     token: Token,
     lock: Option<LockId>,
     sequence: Option<i64>,
@@ -43,6 +45,7 @@ impl<'a> From<&'a WriteItem> for Write<'a> {
         Self {
             operation: item.operation,
             attempt: item.attempt,
+            taken_at: item.taken_at,
             token: item.token,
             lock: item.lock,
             sequence: item.sequence,
@@ -70,6 +73,7 @@ impl<'a> From<&'a CommitItem> for Write<'a> {
         Self {
             operation: item.operation,
             attempt: item.attempt,
+            taken_at: item.taken_at,
             token: item.token,
             lock: item.lock,
             sequence: item.sequence,
@@ -178,6 +182,8 @@ pub(super) struct Batch<'a> {
     space: Vec<Option<&'a str>>,
     about: Vec<Option<&'a str>>,
     parts: Vec<Option<String>>,
+    /// When the oldest rerun was taken, in microseconds.
+    taken_us: Option<i64>,
 }
 
 /// A condition as the function takes it.
@@ -196,7 +202,9 @@ impl<'a> Batch<'a> {
     pub(super) fn new(writes: &'a [Write<'a>], terms: &Terms) -> Self {
         let rounds = rounds(writes, terms);
         let is_commit = writes.iter().any(|write| write.is_commit);
-        let mut batch = Self { is_commit, ..Self::default() };
+        let reruns = writes.iter().filter(|write| write.attempt != Attempt::First);
+        let taken_us = reruns.map(|write| write.taken_at.as_microsecond()).min();
+        let mut batch = Self { is_commit, taken_us, ..Self::default() };
         let mut order: Vec<usize> = (0..writes.len()).collect();
         order.sort_by_key(|at| rounds[*at]);
         for together in order.chunk_by(|a, b| rounds[*a] == rounds[*b]) {
@@ -344,6 +352,7 @@ impl<'a> Batch<'a> {
             .bind(sparse(self.space))
             .bind(sparse(self.about))
             .bind(sparse(self.parts))
+            .bind(self.taken_us)
     }
 }
 
@@ -354,7 +363,8 @@ macro_rules! columns {
          p_if_version => $12, p_attempt => $13, p_key => $14, p_fingerprint => $15, p_kept_ms => $16,
          p_nth => $17, p_kind => $18, p_object => $19, p_if_object => $20, p_again => $21, p_last => $22,
          p_content_type => $23, p_size => $24, p_sha256 => $25, p_body => $26, p_blob => $27,
-         p_names => $28, p_rules => $29, p_space => $30, p_about => $31, p_parts => $32)"
+         p_names => $28, p_rules => $29, p_space => $30, p_about => $31, p_parts => $32,
+         p_taken_us => $33)"
     };
 }
 

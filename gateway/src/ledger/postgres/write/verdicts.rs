@@ -104,6 +104,7 @@ pub(super) fn of_write(
         }
         "key_reused" => Ok(WriteVerdict::KeyReused { first: OperationId(original) }),
         "buried" => Ok(WriteVerdict::Buried),
+        "forgotten" => Ok(WriteVerdict::Forgotten),
         "upload_expired" => Ok(WriteVerdict::UploadExpired),
         "parts_differ" => Ok(WriteVerdict::PartsDiffer),
         "rules_moved" => Ok(WriteVerdict::RulesMoved),
@@ -157,6 +158,7 @@ pub(super) fn of_commit(
             Ok(CommitVerdict::KeyReused { first, resource: resource()? })
         }
         "buried" => Ok(CommitVerdict::Buried),
+        "forgotten" => Ok(CommitVerdict::Forgotten),
         "upload_expired" => Ok(CommitVerdict::UploadExpired { step: step.ok_or_else(nothing)? }),
         "rules_moved" => Ok(CommitVerdict::RulesMoved),
         "busy" => Ok(CommitVerdict::Busy),
