@@ -56,12 +56,12 @@ BEGIN
         verdict := 'begun';
     END IF;
     IF verdict = 'begun' AND p_blob IS NOT NULL THEN
-        INSERT INTO fencegate.blob_intents (blob, begun_at) VALUES (p_blob, clock_timestamp());
+        INSERT INTO fencegate.blob_intents (blob, begun_at) VALUES (p_blob, acts.stamp(clock_timestamp()));
     END IF;
     RETURN NEXT;
 END $$;
 
--- Tidies blobs. Rows that somebody is using are left to the next pass.
+-- Tidies blobs, by the ledger's own time: a clock that is ahead deletes nothing early. Rows that somebody is using are left to the next pass.
 -- 1. Uploads that take too long are given up. What an older copy of the ledger may have in an upload in parts that goes
 --    on stays for p_horizon_s (I9).
 -- 2. Replaced versions are forgotten. The blob of one stays for p_forgotten_s: a reader may have begun just before, and
@@ -78,7 +78,7 @@ LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
     guard      fencegate.write_guard;
-    t          timestamptz := clock_timestamp();
+    t          timestamptz := (SELECT w.at FROM fencegate.own_time w);
     given_up   bigint;
     inline     bigint;
     forgotten  bigint;
@@ -147,7 +147,7 @@ BEGIN
             JOIN fencegate.upload_parts o ON o.upload = due.blob
             LIMIT 10000))
         RETURNING p.blob)
-    INSERT INTO fencegate.blob_garbage (blob, due_at) SELECT p.blob, clock_timestamp() FROM parts p;
+    INSERT INTO fencegate.blob_garbage (blob, due_at) SELECT p.blob, t FROM parts p;
     RETURN QUERY
     WITH due AS (
         SELECT g.blob FROM fencegate.blob_garbage g WHERE g.due_at <= t AND NOT g.may_return
@@ -174,7 +174,7 @@ BEGIN
     DELETE FROM fencegate.blob_garbage g USING unnest(p_blobs, p_again) d (blob, again)
     WHERE g.blob = d.blob AND g.deleted AND d.again;
     UPDATE fencegate.blob_garbage g
-    SET deleted = true, due_at = clock_timestamp() + p_redelete_s * interval '1 second'
+    SET deleted = true, due_at = (SELECT w.at FROM fencegate.own_time w) + p_redelete_s * interval '1 second'
     WHERE g.blob = ANY (p_blobs) AND NOT g.deleted;
 END $$;
 
@@ -189,7 +189,7 @@ BEGIN
     -- says yes.
     PERFORM FROM fencegate.write_guard FOR KEY SHARE;
     RETURN guard.refenced_at IS NULL
-        OR guard.refenced_at <= clock_timestamp() - p_horizon_s * interval '1 second';
+        OR guard.refenced_at <= (SELECT w.at FROM fencegate.own_time w) - p_horizon_s * interval '1 second';
 END $$;
 
 -- Everything that points at a blob.

@@ -8,7 +8,7 @@ RETURNS boolean LANGUAGE sql VOLATILE AS $$
 $$;
 
 -- Of uploads that were completed, the parts that were not named are garbage. Nobody has read them.
-CREATE FUNCTION acts.drop_other_parts(p_now timestamptz, p_why text[], p_uploads uuid[], p_parts text[])
+CREATE FUNCTION acts.drop_other_parts(p_why text[], p_uploads uuid[], p_parts text[])
 RETURNS void LANGUAGE sql VOLATILE AS $$
     WITH gone AS (
         DELETE FROM fencegate.upload_parts p
@@ -16,7 +16,7 @@ RETURNS void LANGUAGE sql VOLATILE AS $$
         WHERE r.why IS NULL AND r.parts IS NOT NULL AND p.upload = r.upload
           AND p.blob <> ALL (string_to_array(r.parts, ',')::uuid[])
         RETURNING p.blob)
-    INSERT INTO fencegate.blob_garbage (blob, due_at, may_return) SELECT g.blob, p_now, true FROM gone g
+    INSERT INTO fencegate.blob_garbage (blob, due_at, may_return) SELECT g.blob, (SELECT w.at FROM fencegate.own_time w), true FROM gone g
 $$;
 
 -- Begins an upload in parts, unless a write would be refused for good: as acts.begin_upload does.
@@ -126,7 +126,8 @@ BEGIN
     WHERE p.upload = p_upload AND p.number = p_number FOR UPDATE;
     IF FOUND THEN
         INSERT INTO fencegate.blob_garbage (blob, due_at, may_return)
-        VALUES (CASE WHEN old.begun_at > begun THEN p_blob ELSE old.blob END, t, true);
+        VALUES (CASE WHEN old.begun_at > begun THEN p_blob ELSE old.blob END,
+                (SELECT w.at FROM fencegate.own_time w), true);
     END IF;
     verdict := CASE WHEN old.begun_at > begun THEN 'overtaken' ELSE 'stored' END;
     IF verdict = 'stored' THEN
@@ -176,7 +177,8 @@ BEGIN
         DELETE FROM fencegate.blob_intents b WHERE b.blob = p_upload;
         verdict := CASE WHEN FOUND THEN 'aborted' ELSE 'no_upload' END;
         IF FOUND THEN
-            INSERT INTO fencegate.blob_garbage (blob, due_at, may_return) VALUES (p_upload, t, true);
+            INSERT INTO fencegate.blob_garbage (blob, due_at, may_return)
+            VALUES (p_upload, (SELECT w.at FROM fencegate.own_time w), true);
         END IF;
     END IF;
     RETURN NEXT;

@@ -170,8 +170,8 @@ BEGIN
         DELETE FROM fencegate.blob_intents b WHERE b.blob = ANY (ARRAY(
             SELECT r.blob FROM unnest(p_blob, r_why) r (blob, why) WHERE r.why IS NULL));
     END IF;
-    IF p_parts IS NOT NULL THEN PERFORM acts.drop_other_parts(t, r_why, p_blob, p_parts); END IF;
-    IF replaces THEN PERFORM acts.make_room(p_keep, t, r_why, r_did, p_kind, p_resource, p_object); END IF;
+    IF p_parts IS NOT NULL THEN PERFORM acts.drop_other_parts(r_why, p_blob, p_parts); END IF;
+    IF replaces THEN PERFORM acts.make_room(p_keep, stamp, r_why, r_did, p_kind, p_resource, p_object); END IF;
     INSERT INTO fencegate.objects (resource, key, version, generation, content_type, size, sha256, written_at,
                                    body, blob, principal, about, parts)
     SELECT p_resource[i], p_object[i], r_version[i], guard.generation, p_content_type[i], p_size[i], p_sha256[i], stamp,

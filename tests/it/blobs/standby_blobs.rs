@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use fence_core::ports::Uploads as _;
 use fence_tests::gateway::Gateway;
 use fence_tests::postgres::Postgres;
 use fence_tests::process::eventually;
@@ -11,7 +10,7 @@ use fencegate::ledger::postgres::acts::NUMBER;
 use fencegate::ledger::postgres::{PgLedger, PgSettings};
 
 use crate::blobs::rig::put;
-use fence_tests::conformance::AT_ONCE;
+use fence_tests::conformance::{AT_ONCE, tidy};
 
 /// To a role without the right to see the progress of standbys it is NULL, as is that of one that has just
 /// connected.
@@ -37,7 +36,7 @@ async fn a_standby_whose_progress_is_not_seen_counts_as_not_there_yet() {
         connections_max: 2,
         timeout: Duration::from_secs(20),
     });
-    let forgotten = async || plain.tidy_blobs(AT_ONCE, 100, false).await.unwrap().versions;
+    let forgotten = async || tidy(&plain, AT_ONCE, 100, false).await.versions;
     let seen = async |wanted: &str| {
         let mut connection = primary.connect("postgres").await;
         eventually("the standby is what it should be", async || {

@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 
 use crate::blobs::hooked_blobs::HookedBlobs;
 use crate::engine::rig::{R, Rig, counter, name};
-use fence_tests::conformance::AT_ONCE;
+use fence_tests::conformance::{AT_ONCE, tidy};
 
 fn key() -> ObjectKey {
     ObjectKey::new("k").unwrap()
@@ -63,7 +63,7 @@ async fn read(engine: &Engine) -> Result<(i64, String), EngineError> {
 
 /// The blobs that nothing points at any more are deleted, for the first time.
 async fn sweep(rig: &Rig, blobs: &HookedBlobs) -> usize {
-    let tidied = rig.ledger.tidy_blobs(AT_ONCE, 100, true).await.unwrap();
+    let tidied = tidy(&*rig.memory(), AT_ONCE, 100, true).await;
     for garbage in &tidied.garbage {
         blobs.delete(garbage.blob, None).await.unwrap();
     }
@@ -149,7 +149,7 @@ async fn a_commit_that_comes_after_the_sweeper_is_refused_for_good() {
         }
         let memory = Arc::clone(&memory);
         Step::fail(lost()).after(async move {
-            assert_eq!(memory.tidy_blobs(AT_ONCE, 10, true).await.unwrap().uploads, 1);
+            assert_eq!(tidy(&*memory, AT_ONCE, 10, true).await.uploads, 1);
         })
     });
     let failure = put(&rig.engine, token, "text").await.unwrap_err();

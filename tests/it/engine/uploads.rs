@@ -3,14 +3,14 @@
 #![expect(clippy::disallowed_methods, reason = "a test starts tasks of its own")]
 
 use bytes::Bytes;
-use fence_core::ports::{Tidied, Uploads as _};
+use fence_core::ports::Tidied;
 use fence_core::{ObjectKey, Token};
 use fencegate::engine::access::Permit;
 use fencegate::engine::{Engine, EngineError, Upload, UploadHead};
 
 use crate::blobs::hooked_blobs::{Gate, HookedBlobs};
 use crate::engine::rig::{R, Rig, name};
-use fence_tests::conformance::AT_ONCE;
+use fence_tests::conformance::{AT_ONCE, tidy};
 
 fn rig() -> (Rig, Gate) {
     let gate = Gate::default();
@@ -34,7 +34,7 @@ async fn begun(engine: &Engine, token: Token) -> Upload {
 }
 
 async fn tidied(rig: &Rig) -> Tidied {
-    rig.memory().tidy_blobs(AT_ONCE, 10, true).await.unwrap()
+    tidy(&*rig.memory(), AT_ONCE, 10, true).await
 }
 
 /// Nobody else could end the upload in the store: its handle would be known to nobody.

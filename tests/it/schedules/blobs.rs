@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::schedules::commits::item;
 use crate::schedules::events::{PAUSE_AT_THE_END, gated};
 use crate::schedules::forced::{Ground, R, WAIT, applied, commit, put, run};
-use fence_tests::conformance::AT_ONCE;
+use fence_tests::conformance::{AT_ONCE, catch_up};
 
 /// The same, as a call within a transaction.
 const TIDY: &str = "SELECT * FROM acts.tidy_blobs(0, 0, 0, 0, 0, 0, 0, 0, 100, true)";
@@ -54,6 +54,7 @@ pub async fn a_write_behind_a_sweep_of_its_intent_has_no_effect() {
     let ground = Ground::new().await;
     ground.sealed(R, 1).await;
     let large = WriteItem { effect: begun(&ground).await, ..put(R, 1, "") };
+    catch_up(&*ground.ledger).await;
     let sweep = ground.hold(TIDY).await;
     let write = ground.commit_later(large);
     ground.ended_or_waiting(&write, 1).await;
@@ -70,6 +71,7 @@ pub async fn a_commit_behind_a_sweep_of_its_intent_has_no_effect() {
     let mut steps = many.steps.to_vec();
     steps[0].effect = begun(&ground).await;
     many = CommitItem { steps: steps.into(), ..many };
+    catch_up(&*ground.ledger).await;
     let sweep = ground.hold(TIDY).await;
     let ledger = Arc::clone(&ground.ledger);
     let commit = tokio::spawn(async move { ledger.commit_many(many, WAIT).await.unwrap() });
@@ -90,6 +92,7 @@ pub async fn a_sweep_beside_a_write_leaves_its_blob() {
     let ledger = gated(&ground, 1);
     let write = tokio::spawn(async move { commit(&ledger, large).await });
     ground.waiting(1).await;
+    catch_up(&*ground.ledger).await;
     let ledger = Arc::clone(&ground.ledger);
     let sweep = tokio::spawn(async move { ledger.tidy_blobs(AT_ONCE, 100, true).await });
     ground.ended_or_waiting(&sweep, 2).await;
@@ -106,6 +109,7 @@ pub async fn a_write_that_skips_an_intent_is_busy_and_not_expired() {
     let ground = Ground::new().await;
     ground.sealed(R, 1).await;
     let large = WriteItem { effect: begun(&ground).await, ..put(R, 1, "") };
+    catch_up(&*ground.ledger).await;
     let sweep = ground.hold(TIDY).await;
     let verdicts = ground.ledger.commit([large.clone()].into(), Patience::Skip).await;
     assert_eq!(verdicts, Ok(vec![WriteVerdict::Busy]));

@@ -11,6 +11,7 @@ use fence_core::ports::{
 };
 use fence_core::{ObjectKey, Refusal};
 use fence_tests::chaos::ChaosProxy;
+use fence_tests::conformance::catch_up;
 use fence_tests::process::eventually;
 use fencegate::ledger::postgres::PgLedger;
 use tokio::task::JoinHandle;
@@ -141,6 +142,7 @@ pub async fn a_part_behind_a_give_up_is_not_stored() {
     let late = uploaded(&ground, &grant, upload, 2).await;
     let gives_up =
         "SELECT * FROM acts.tidy_blobs(0, 3600, 0, 3600, 3600, 3600, 3600, 3600, 100, false)";
+    catch_up(&*ground.ledger).await;
     let given_up = ground.hold(gives_up).await;
     let part = put_later(&ground.ledger, late);
     ground.ended_or_waiting(&part, 1).await;

@@ -14,24 +14,13 @@ const MAGNITUDES: [Micros; 3] = [60 * SECOND, 3600 * SECOND, 365 * 24 * 3600 * S
 /// The longest time without a jump; shorter than any run.
 const STILL_MAX: Micros = 3 * SECOND;
 
-/// Jumps of the ledger's clock. Two promises rest on it: how far back a standby may be whose blobs are still there, and
-/// when a request to an upstream has had its effect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum OfLedger {
-    /// None: an upstream was promised a longest delay.
-    Still,
-    /// Ever further back, which keeps what was replaced for longer: the ledger goes back to pointers of blobs.
-    Back,
-    /// Both ways.
-    Any,
-}
-
 /// Clocks that jump in a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Jumps {
     /// Clocks of gateways.
     pub gateways: bool,
-    ledger: OfLedger,
+    /// That of the ledger: when a request to an upstream has had its effect is promised by it.
+    pub ledger: bool,
     clients: bool,
 }
 
@@ -39,33 +28,18 @@ impl Jumps {
     /// As the seed and the promises of the run say. In nearly all runs some clock jumps.
     pub fn of(world: &World, faults: &Faults, plot: &Plot) -> Self {
         if world.chance(0.04) {
-            return Self { gateways: false, ledger: OfLedger::Still, clients: false };
+            return Self { gateways: false, ledger: false, clients: false };
         }
-        let ledger = match (plot.upstream, faults.ledger && (plot.blobs || plot.parts)) {
-            (true, _) => OfLedger::Still,
-            (false, true) if world.chance(0.7) => OfLedger::Still,
-            (false, true) => OfLedger::Back,
-            (false, false) => OfLedger::Any,
-        };
         // What only the clock of a gateway still tells is told by a right one alone: see `is_forgotten`.
         let gateways = !(faults.ledger && faults.mint) || world.chance(0.5);
-        Self { gateways, ledger, clients: true }
+        Self { gateways, ledger: !plot.upstream, clients: true }
     }
 
-    /// Tells whether garbage is deleted twice with the time between that was promised: an upload that comes later than both is left.
-    pub fn keep_redeletion(self) -> bool {
-        self.ledger == OfLedger::Still
-    }
-
-    /// Puts the clock of the ledger as far ahead as it can have been: all that is to be deleted is due, and no doubt about an
-    /// upstream waits for a time that was stamped before the clock went back.
+    /// Puts the clock of the ledger as far ahead as it can have been: nothing waits for a time that was stamped before the
+    /// clock went back.
     pub fn catch_up(self, world: &World, ledger: Process) {
-        match self.ledger {
-            OfLedger::Still => {}
-            OfLedger::Back => world.set_skew(ledger, 0),
-            OfLedger::Any => {
-                world.set_skew(ledger, i64::try_from(MAGNITUDES[2]).unwrap_or(i64::MAX));
-            }
+        if self.ledger {
+            world.set_skew(ledger, i64::try_from(MAGNITUDES[2]).unwrap_or(i64::MAX));
         }
     }
 }
@@ -113,11 +87,7 @@ impl Clocks {
 
     fn jump(&self) {
         let Jumps { gateways, ledger, clients } = self.jumps;
-        let all = [
-            (Whose::Gateway, gateways),
-            (Whose::Ledger, ledger != OfLedger::Still),
-            (Whose::Client, clients),
-        ];
+        let all = [(Whose::Gateway, gateways), (Whose::Ledger, ledger), (Whose::Client, clients)];
         let jumping: Vec<_> = all.into_iter().filter(|(_, jumps)| *jumps).collect();
         let Some((whose, _)) = self.world.one_of(&jumping).copied() else { return };
         let count = self.gateways.count();
@@ -130,10 +100,7 @@ impl Clocks {
             Whose::Client => self.world.one_of(&self.clients).copied(),
         };
         let Some(process) = process else { return };
-        let skew = match (whose, ledger) {
-            (Whose::Ledger, OfLedger::Back) => self.world.skew(process).min(-self.skew().abs()),
-            _ => self.skew(),
-        };
+        let skew = self.skew();
         if skew != self.world.skew(process) {
             self.world.set_skew(process, skew);
             self.recorder.clock_jumped();

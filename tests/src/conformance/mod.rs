@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fence_core::memory::MemoryLedger;
-use fence_core::ports::{BlobTimes, Clock, Ledger, Passed};
+use fence_core::ports::{BlobTimes, Clock, Ledger, Passed, Tidied};
 use fencegate::ledger::postgres::acts::named;
 use fencegate::ledger::postgres::{PgLedger, PgSettings};
 use fencegate::ledger::sqlite::SqliteLedger;
@@ -47,9 +47,21 @@ pub async fn pause(ms: u64) {
 
 /// Has the ledger's own time, by which it forgets, catch up with its clock: as if gateways had passed it on ever since.
 pub async fn catch_up(ledger: &dyn Ledger) {
-    let last = ledger.pass_time(&Passed::NOTHING).await.expect("told");
-    let passed = Passed { pass: last.number, since: last.behind, boot: None };
-    ledger.pass_time(&passed).await.expect("passed");
+    loop {
+        let last = ledger.pass_time(&Passed::NOTHING).await.expect("told");
+        let passed = Passed { pass: last.number, since: last.behind, boot: None };
+        let next = ledger.pass_time(&passed).await.expect("passed");
+        // Else a gateway was faster, whose pass brought less.
+        if next.at >= last.at + last.behind {
+            return;
+        }
+    }
+}
+
+/// Tidies blobs by an own time that has caught up with the clock.
+pub async fn tidy(ledger: &dyn Ledger, times: BlobTimes, limit: i64, hand_out: bool) -> Tidied {
+    catch_up(ledger).await;
+    ledger.tidy_blobs(times, limit, hand_out).await.expect("tidied")
 }
 
 /// A ledger of its own in memory.

@@ -29,7 +29,8 @@ pub fn begin_upload(rows: &mut Rows, item: &UploadItem, now: Now) -> UploadVerdi
         return UploadVerdict::Refused(refusal);
     }
     if let Some(blob) = item.blob {
-        rows.intents.insert(blob, IntentRow { begun_at: now.wall, handle: None, upload: None });
+        let begun_at = rows.guard.time.stamp(now);
+        rows.intents.insert(blob, IntentRow { begun_at, handle: None, upload: None });
         rows.journal.insert(Change::Intent(blob));
     }
     UploadVerdict::Begun

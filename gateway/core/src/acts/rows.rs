@@ -232,7 +232,8 @@ impl Rows {
     /// Keeps a version that is no longer the current one, if it is to be kept.
     pub(super) fn replaced(&mut self, resource: &ResourceName, object: Object, now: Now) {
         if self.keeps_versions || object.payload.blob().is_some() {
-            self.replaced.push(ReplacedRow { resource: resource.clone(), object, at: now.wall });
+            let at = self.guard.time.stamp(now);
+            self.replaced.push(ReplacedRow { resource: resource.clone(), object, at });
         }
     }
 

@@ -26,7 +26,7 @@ use crate::principal::PrincipalName;
 impl MemoryLedger {
     /// Changes the guard, knowing the highest token, and records why if that changed anything.
     fn change_guard(&self, entry: AuditEntry, act: impl FnOnce(&mut Guard, i64)) -> Epoch {
-        let now = self.now().wall;
+        let now = self.now();
         let state = &mut *self.state();
         let rows = &mut state.rows;
         let (before, highest) = (rows.guard.clone(), highest(rows));
@@ -36,8 +36,8 @@ impl MemoryLedger {
         }
         if rows.guard.generation > before.generation {
             state.rewound.push((rows.guard.generation, count(&rows.written)));
-            state.refenced_at = Some(now);
-            acts::doubt(rows.upstreams.values_mut(), rows.guard.floor, now);
+            state.refenced_at = Some(rows.guard.time.stamp(now));
+            acts::doubt(rows.upstreams.values_mut(), rows.guard.floor, now.wall);
         }
         epoch_of(rows)
     }

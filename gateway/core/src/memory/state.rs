@@ -121,8 +121,9 @@ impl MemoryLedger {
         let now = self.now();
         let mut state = self.state();
         let verdicts = items.iter().map(|item| act(&mut state.rows, item, now)).collect();
+        let own = state.rows.guard.time.to_forget_by(now);
         for blob in std::mem::take(&mut state.rows.discarded) {
-            state.discard(blob, None, now.wall, true);
+            state.discard(blob, None, own, true);
         }
         state.rows.journal.clear();
         state.rows.queue.settle();

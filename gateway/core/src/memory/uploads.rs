@@ -112,9 +112,10 @@ impl Uploads for MemoryLedger {
         limit: i64,
         hand_out: bool,
     ) -> Result<Tidied, LedgerError> {
-        let now = self.now().wall;
+        let clock = self.now();
         let limit = usize::try_from(limit).unwrap_or(0);
         let state = &mut *self.state();
+        let now = state.rows.guard.time.to_forget_by(clock);
         let uploads = state.give_up_uploads(times, limit, now);
         let versions = state.forget_versions(times, limit, now);
         state.put_off(times);
@@ -144,8 +145,10 @@ impl Uploads for MemoryLedger {
         garbage: &[Garbage],
         times: BlobTimes,
     ) -> Result<(), LedgerError> {
-        let now = self.now().wall;
-        let rows = &mut self.state().blobs.garbage;
+        let clock = self.now();
+        let state = &mut *self.state();
+        let now = state.rows.guard.time.to_forget_by(clock);
+        let rows = &mut state.blobs.garbage;
         for one in garbage {
             match rows.get_mut(&one.blob) {
                 Some(row) if row.deleted && one.again => drop(rows.remove(&one.blob)),
@@ -160,8 +163,10 @@ impl Uploads for MemoryLedger {
     }
 
     async fn pin_blobs(&self, blobs: &[BlobId], keep: Duration) -> Result<(), LedgerError> {
-        let until = after(self.now().wall, keep);
-        let pins = &mut self.state().blobs.pins;
+        let clock = self.now();
+        let state = &mut *self.state();
+        let until = after(state.rows.guard.time.to_forget_by(clock), keep);
+        let pins = &mut state.blobs.pins;
         for blob in blobs {
             let pin = pins.entry(*blob).or_insert(until);
             *pin = until.max(*pin);
@@ -186,8 +191,10 @@ impl Uploads for MemoryLedger {
     }
 
     async fn may_delete(&self, horizon: Duration) -> Result<bool, LedgerError> {
-        let now = self.now().wall;
-        Ok(self.state().refenced_at.is_none_or(|at| at <= before(now, horizon)))
+        let clock = self.now();
+        let state = self.state();
+        let now = state.rows.guard.time.to_forget_by(clock);
+        Ok(state.refenced_at.is_none_or(|at| at <= before(now, horizon)))
     }
 
     async fn pointers(

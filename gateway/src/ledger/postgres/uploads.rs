@@ -190,7 +190,7 @@ impl Uploads for PgLedger {
         let sessions = &self.sessions;
         let query = sqlx::query(
             "INSERT INTO fencegate.blob_pins AS p (blob, keep_until)
-             SELECT b.id, clock_timestamp() + $2 * interval '1 second'
+             SELECT b.id, (SELECT w.at FROM fencegate.own_time w) + $2 * interval '1 second'
              FROM (SELECT DISTINCT u.id FROM unnest($1::uuid[]) u (id)) b ORDER BY b.id
              ON CONFLICT (blob) DO UPDATE
              SET keep_until = greatest(p.keep_until, excluded.keep_until)",

@@ -1,7 +1,7 @@
 //! Uploads in parts on SQLite: whoever takes the intent of an upload takes its row, and decides over its parts (I19).
 
 use async_trait::async_trait;
-use fence_core::acts::{self, Now, Rows};
+use fence_core::acts::{self, Rows};
 use fence_core::listing::path;
 use fence_core::ports::{
     AbortItem, AbortVerdict, BlobId, LedgerError, Multipart, MultipartRecord, Multiparts,
@@ -162,16 +162,15 @@ pub(super) async fn store_part(
 pub(super) async fn discard(
     connection: &mut SqliteConnection,
     blobs: &[BlobId],
-    now: Now,
 ) -> Result<(), sqlx::Error> {
     if blobs.is_empty() {
         return Ok(());
     }
     sqlx::query(
-        "INSERT INTO blob_garbage (blob, due_at, may_return) SELECT value, ?2, 1 FROM json_each(?1)",
+        "INSERT INTO blob_garbage (blob, due_at, may_return)
+         SELECT value, (SELECT own_time FROM guard), 1 FROM json_each(?1)",
     )
     .bind(json(blobs.iter().map(|blob| blob.0)))
-    .bind(now.wall.as_microsecond())
     .execute(connection)
     .await
     .map(drop)

@@ -74,7 +74,7 @@ pub(super) async fn store(
             }
         }
     }
-    super::multipart::discard(connection, &rows.discarded, now).await?;
+    super::multipart::discard(connection, &rows.discarded).await?;
     let most =
         [locks.len(), grants.len(), operations.len(), keys.len(), objects.len(), fences.len()];
     let mut script = Script::new(most.into_iter().max().unwrap_or(0));

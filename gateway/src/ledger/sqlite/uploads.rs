@@ -132,9 +132,9 @@ impl Uploads for SqliteLedger {
         limit: i64,
         hand_out: bool,
     ) -> Result<Tidied, LedgerError> {
-        let now = self.now().wall.as_microsecond();
         let mut writer = self.writer.lock().await;
         let connection = self.connected(&mut writer).await?;
+        let now = self.own_time(&mut *connection).await?;
         let mut transaction = connection.begin().await.map_err(|error| self.unwritten(error))?;
         let tidied = collect(&mut transaction, times, limit, now)
             .await
@@ -178,9 +178,9 @@ impl Uploads for SqliteLedger {
         garbage: &[Garbage],
         times: BlobTimes,
     ) -> Result<(), LedgerError> {
-        let due_at = self.now().wall.as_microsecond().saturating_add(micros(times.redelete));
         let mut writer = self.writer.lock().await;
         let connection = self.connected(&mut writer).await?;
+        let due_at = self.own_time(&mut *connection).await?.saturating_add(micros(times.redelete));
         let mut transaction = connection.begin().await.map_err(|error| self.unwritten(error))?;
         for one in garbage {
             let blob = one.blob.to_string();
@@ -197,14 +197,14 @@ impl Uploads for SqliteLedger {
     }
 
     async fn pin_blobs(&self, blobs: &[BlobId], keep: Duration) -> Result<(), LedgerError> {
-        let until = self.now().wall.as_microsecond().saturating_add(micros(keep));
         let mut writer = self.writer.lock().await;
         sqlx::query(
-            "INSERT INTO blob_pins (blob, keep_until) SELECT value, ?2 FROM json_each(?1) WHERE true
+            "INSERT INTO blob_pins (blob, keep_until)
+             SELECT value, (SELECT own_time FROM guard) + ?2 FROM json_each(?1) WHERE true
              ON CONFLICT (blob) DO UPDATE SET keep_until = max(keep_until, excluded.keep_until)",
         )
         .bind(json(blobs))
-        .bind(until)
+        .bind(micros(keep).min(i64::MAX / 2))
         .execute(self.connected(&mut writer).await?)
         .await
         .map(drop)
@@ -228,13 +228,13 @@ impl Uploads for SqliteLedger {
     }
 
     async fn may_delete(&self, horizon: Duration) -> Result<bool, LedgerError> {
-        let after = self.now().wall.as_microsecond().saturating_sub(micros(horizon));
         let mut reader = self.reader().await?;
-        let settled =
-            sqlx::query_scalar("SELECT NOT EXISTS (SELECT 1 FROM guard WHERE refenced_at > ?1)")
-                .bind(after)
-                .fetch_one(&mut *reader)
-                .await;
+        let settled = sqlx::query_scalar(
+            "SELECT NOT EXISTS (SELECT 1 FROM guard WHERE refenced_at > own_time - ?1)",
+        )
+        .bind(micros(horizon))
+        .fetch_one(&mut *reader)
+        .await;
         self.keep(reader, settled)
     }
 

@@ -76,16 +76,22 @@ async fn beat(stage: &Stage, ledger: &PgLedger) -> Result<(), LedgerError> {
     Ok(())
 }
 
-/// A sweep, by a time that has caught up with the clock: or nothing would be forgotten while this runs.
-async fn forget(ledger: &PgLedger) -> Result<(), LedgerError> {
+/// Brings the own time to the clock: or nothing would be forgotten while this runs.
+async fn catch_up(ledger: &PgLedger) -> Result<(), LedgerError> {
     let last = ledger.pass_time(&Passed::NOTHING).await?;
     let passed = Passed { pass: last.number, since: last.behind, boot: None };
-    ledger.pass_time(&passed).await?;
+    ledger.pass_time(&passed).await.map(drop)
+}
+
+/// A sweep.
+async fn forget(ledger: &PgLedger) -> Result<(), LedgerError> {
+    catch_up(ledger).await?;
     ledger.sweep(&retention()).await.map(drop)
 }
 
 /// Deletes what the ledger says is garbage.
 async fn collect(stage: &Stage, ledger: &PgLedger) -> Result<(), LedgerError> {
+    catch_up(ledger).await?;
     let tidied = ledger.tidy_blobs(TIMES, 50, true).await?;
     tidied.garbage.iter().for_each(|garbage| stage.discard(garbage.blob));
     ledger.blobs_deleted(&tidied.garbage, TIMES).await

@@ -123,7 +123,7 @@ pub(super) async fn garbage_after(ledger: &dyn Ledger, rollback_horizon: Duratio
     let mut found = Vec::new();
     for _ in 0..2 {
         pause(2).await;
-        let tidied = ledger.tidy_blobs(times, 100, true).await.expect("tidied");
+        let tidied = crate::conformance::tidy(ledger, times, 100, true).await;
         found.extend(tidied.garbage.into_iter().map(|garbage| garbage.blob));
     }
     found.sort_unstable();
@@ -218,13 +218,13 @@ pub async fn uploads_in_parts_have_time_of_their_own(ledger: &dyn Ledger) {
     let first = stored(ledger, &ann, upload, 1).await;
     let times = BlobTimes { multipart: LONG, ..AT_ONCE };
     pause(2).await;
-    assert_eq!(ledger.tidy_blobs(times, 100, true).await.expect("tidied").uploads, 0);
+    assert_eq!(crate::conformance::tidy(ledger, times, 100, true).await.uploads, 0);
     assert_eq!(
         put(ledger, part(&ann, upload, 1, first)).await,
         PartVerdict::Stored,
         "the same again"
     );
-    let tidied = ledger.tidy_blobs(AT_ONCE, 100, false).await.expect("tidied");
+    let tidied = crate::conformance::tidy(ledger, AT_ONCE, 100, false).await;
     assert_eq!(tidied.uploads, 1);
     let item = complete(&ann, "k", upload, &[first]);
     assert_eq!(commit_one(ledger, item).await, WriteVerdict::UploadExpired);

@@ -169,7 +169,7 @@ async fn garbage(ledger: &dyn Ledger, uploads_go_on: bool) -> Vec<BlobId> {
         versions: Duration::ZERO,
         redelete: Duration::ZERO,
     };
-    let tidied = ledger.tidy_blobs(times, 100, true).await.expect("tidied");
+    let tidied = crate::conformance::tidy(ledger, times, 100, true).await;
     let mut found: Vec<_> = tidied.garbage.into_iter().map(|garbage| garbage.blob).collect();
     found.sort_unstable();
     found

@@ -267,6 +267,7 @@ pub async fn carry_out(ledger: &dyn Ledger, what: &Move) -> Result<Vec<String>, 
         Move::List(page) => ledger.list_page(page).await.map(|v| lines(&v, s3::listed)),
         Move::Tidy(uploads, replaced) => {
             let times = blob_times(uploads, replaced);
+            catch_up(ledger).await;
             ledger.tidy_blobs(times, 1000, true).await.map(|found| vec![tidied(found)])
         }
         Move::Rules => {
