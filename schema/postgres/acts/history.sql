@@ -26,7 +26,7 @@ $$;
 -- Says of what was stored before this that it may be gone, in the act that removes it: no rerun of what was taken earlier is
 -- decided from then on, as it may have taken effect.
 CREATE FUNCTION acts.let_go(p_before timestamptz) RETURNS void LANGUAGE sql VOLATILE AS $$
-    UPDATE fencegate.own_time w SET let_go = p_before WHERE w.let_go < p_before
+    UPDATE fencegate.own_time w SET let_go_before = p_before WHERE w.let_go_before < p_before
 $$;
 
 -- Forgets burials of operations that are older than p_buried_s seconds of the ledger's own time, at most p_rows. With the owner's rights, as above, and

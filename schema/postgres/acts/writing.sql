@@ -95,7 +95,7 @@ BEGIN
                           WHEN o.kind = 'buried' THEN 'buried'
                           -- In one snapshot with the look at operations: what is removed is said to be gone in one act.
                           WHEN r.attempt > 0 AND p_taken_us < (
-                              SELECT fencegate.micros(w.let_go) FROM fencegate.own_time w) THEN 'forgotten'
+                              SELECT fencegate.micros(w.let_go_before) FROM fencegate.own_time w) THEN 'forgotten'
                           WHEN r.attempt = 2 THEN 'given_up'
                           WHEN r.why IS NOT NULL THEN r.why
                           -- A belt: a token is of one lock (I15).

@@ -127,7 +127,7 @@ pub async fn a_replaced_blob_stays_until_synchronous_standbys_know_that_it_was()
     let mut operator = primary.connect(&database).await;
     let replaced = "INSERT INTO fencegate.replaced_versions (resource, key, version, generation,
         content_type, size, sha256, written_at, blob, replaced_at, replaced_lsn)
-        VALUES ('r', 'k', 1, 0, 'x', 1, '', now(), gen_random_uuid(), now(), 'FFFFFFFF/0')";
+        VALUES ('r', 'k', 1, 0, 'x', 1, '', now(), gen_random_uuid(), 'epoch', 'FFFFFFFF/0')";
     run(&mut operator, replaced).await;
     run(&mut operator, "ALTER SYSTEM SET synchronous_standby_names = '*'").await;
     run(&mut operator, "SELECT pg_reload_conf()").await;
@@ -159,7 +159,7 @@ async fn the_parts_of_large_uploads_become_garbage_piece_by_piece() {
         "INSERT INTO fencegate.upload_parts (upload, number, blob, size, sha256, begun_at, stored_at)
          SELECT g.blob, n, gen_random_uuid(), 1, '', 'epoch', 'epoch'
          FROM fencegate.blob_garbage g CROSS JOIN generate_series(1, 6000) n",
-        "INSERT INTO fencegate.blob_garbage (blob, due_at) VALUES (gen_random_uuid(), now() - interval '1 s')",
+        "INSERT INTO fencegate.blob_garbage (blob, due_at) VALUES (gen_random_uuid(), 'epoch')",
     ] {
         run(&mut operator, statement).await;
     }

@@ -21,13 +21,13 @@ pub struct OwnTime {
     /// The boot of the machine whose gateway made it.
     pub boot: Option<Boot>,
     /// Operations that were stored, or buried, before this may have been let go. Never falls.
-    pub let_go: Timestamp,
+    pub let_go_before: Timestamp,
 }
 
 impl OwnTime {
     /// A ledger that begins at this time.
     pub fn beginning(at: Timestamp) -> Self {
-        Self { at, pass: 0, boot: None, let_go: Timestamp::UNIX_EPOCH }
+        Self { at, pass: 0, boot: None, let_go_before: Timestamp::UNIX_EPOCH }
     }
 
     /// The time to stamp with what is kept for a while from now on: never below the own time, so that what is stamped by a
@@ -49,13 +49,13 @@ impl OwnTime {
 
     /// Lets go of what was stored before this: in the act that removes it.
     pub fn let_go(&mut self, before: Timestamp) {
-        self.let_go = self.let_go.max(before);
+        self.let_go_before = self.let_go_before.max(before);
     }
 
     /// Whether what became of an operation may have been let go, that was taken at this own time and is not known. What took
     /// effect is stamped with its own time or a later one, so what was taken since is not gone.
     pub fn has_let_go(&self, taken_at: Timestamp) -> bool {
-        taken_at < self.let_go && !mutants::is(Mutant::RerunPastHorizon)
+        taken_at < self.let_go_before && !mutants::is(Mutant::RerunPastHorizon)
     }
 
     /// A pass: goes on by what has passed since the last one, never by what a clock says.

@@ -31,7 +31,7 @@ row! {
         pass: i64,
         boot: Option<String>,
         up_us: Option<i64>,
-        let_go: i64,
+        let_go_before: i64,
     }
 }
 
@@ -53,7 +53,7 @@ impl GuardColumns {
                     let up = Duration::from_micros(up_us.unsigned_abs());
                     Boot { id, up }
                 }),
-                let_go: time(self.let_go),
+                let_go_before: time(self.let_go_before),
             },
         })
     }

@@ -113,7 +113,7 @@ pub(super) async fn let_go(
     connection: &mut SqliteConnection,
     before: i64,
 ) -> Result<(), sqlx::Error> {
-    let call = sqlx::query("UPDATE guard SET let_go = max(let_go, ?1)").bind(before);
+    let call = sqlx::query("UPDATE guard SET let_go_before = max(let_go_before, ?1)").bind(before);
     call.execute(connection).await.map(drop)
 }
 

@@ -150,10 +150,16 @@ pub async fn a_large_resource_is_not_deleted_at_once(ledger: &dyn Ledger, operat
 pub async fn the_own_time_never_falls(ledger: &dyn Ledger, operator: &Operator) {
     crate::conformance::catch_up(ledger).await;
     let falls: &[&str] = match operator {
-        Operator::Sqlite(_) => &["UPDATE guard SET own_time = 0", "UPDATE guard SET pass = 0"],
-        Operator::Postgres(_) => {
-            &["UPDATE own_time SET at = 'epoch'", "UPDATE own_time SET pass = 0"]
-        }
+        Operator::Sqlite(_) => &[
+            "UPDATE guard SET own_time = 0",
+            "UPDATE guard SET pass = 0",
+            "UPDATE guard SET let_go_before = -1",
+        ],
+        Operator::Postgres(_) => &[
+            "UPDATE own_time SET at = 'epoch'",
+            "UPDATE own_time SET pass = 0",
+            "UPDATE own_time SET let_go_before = '-infinity'",
+        ],
     };
     for fall in falls {
         let why = operator.refusal(fall).await;

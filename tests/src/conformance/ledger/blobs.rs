@@ -396,7 +396,6 @@ pub async fn nothing_is_deleted_for_a_while_after_a_re_fence(ledger: &dyn Ledger
     assert!(ledger.may_delete(LONG).await.expect("decided"));
     ledger.refence(refence).await.expect("re-fenced");
     assert!(!ledger.may_delete(LONG).await.expect("decided"));
-    crate::conformance::catch_up(ledger).await;
     assert!(ledger.may_delete(Duration::ZERO).await.expect("decided"));
     let held = BlobTimes { rollback_horizon: LONG, ..NOW };
     let swept = tidied(ledger, held).await;

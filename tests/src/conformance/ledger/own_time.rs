@@ -83,6 +83,7 @@ pub async fn a_rerun_of_what_history_let_go_stays_unknown(ledger: &dyn Ledger) {
         let known = commit_one(ledger, again).await;
         assert!(matches!(known, WriteVerdict::Applied { .. }), "before it goes: {known:?}");
     }
+    ledger.number_events().await.expect("a step");
     sweep(ledger, NOTHING_KEPT).await;
     for attempt in AGAIN {
         let again = WriteItem { attempt, ..old.clone() };
