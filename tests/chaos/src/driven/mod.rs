@@ -22,6 +22,7 @@ use tokio::task::JoinHandle;
 
 use crate::book::Book;
 use crate::client::Client;
+use crate::clock::WallClock;
 use crate::crew::PROCESSES;
 use crate::rules::Doors;
 
@@ -57,6 +58,8 @@ pub struct Troupe {
     stop: Arc<AtomicBool>,
     calm: watch::Sender<bool>,
     account: Arc<Ledger>,
+    /// Their wall clock.
+    clock: WallClock,
 }
 
 impl Troupe {
@@ -82,6 +85,7 @@ impl Troupe {
             stop: Arc::default(),
             calm: watch::Sender::new(true),
             account: Arc::default(),
+            clock: WallClock::new()?,
         };
         for _ in 0..PROCESSES {
             let member = troupe.begin().await?;
@@ -94,7 +98,7 @@ impl Troupe {
         self.started += 1;
         let number = self.started;
         let log = self.out.join(format!("driver-{number}.log"));
-        let driver = Driver::start(&self.command, &log)?;
+        let driver = Driver::start(&self.command, &log, &self.clock)?;
         let mut urls: Vec<_> = self.fronts.iter().map(|front| format!("http://{front}")).collect();
         let first = number as usize % urls.len();
         urls.rotate_left(first);
@@ -129,6 +133,14 @@ impl Troupe {
     /// Whether nothing is broken at present.
     pub fn calm(&self, is_calm: bool) {
         self.calm.send_replace(is_calm);
+    }
+
+    /// Sets their wall clock ahead by so many seconds, or back.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn set_clock(&self, ahead_s: i64) -> Result<()> {
+        self.clock.set(ahead_s)
     }
 
     /// Freezes one.
