@@ -6,13 +6,14 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Mutex;
 
 use fence_core::wire::Lock;
 use fence_tests::client::Client;
 use fence_tests::etcd::Etcd;
 use fence_tests::gateway::{Gateway, Settings};
 use fence_tests::postgres::{Postgres, Stop};
-use fence_tests::process::eventually;
+use fence_tests::process::{eventually, eventually_or};
 use fence_tests::survey::is_long;
 use futures::future::join_all;
 use serde_json::json;
@@ -267,8 +268,10 @@ async fn taken_over(client: &Client) -> Lock {
 }
 
 /// Late writes under these are refused, whenever they come, and void once the ledger was re-fenced.
-async fn bounce(client: &Client, late: &[&Lock]) {
-    eventually("what was before is void", async || {
+async fn bounce(client: &Client, kind: Kind, late: &[&Lock]) {
+    let told = Mutex::new(Vec::new());
+    let what = || format!("{kind:?}: what was before is void, not {:?}", told.lock().unwrap());
+    eventually_or(what, async || {
         let mut codes = Vec::new();
         for lock in late {
             let late = client.put(R, "k", "late").under(lock).send().await;
@@ -277,8 +280,10 @@ async fn bounce(client: &Client, late: &[&Lock]) {
         }
         let before =
             ["fence-token-void", "ledger-unavailable", "outcome-unknown", "refence-required"];
-        assert!(codes.iter().all(|code| before.contains(&code.as_str())), "{codes:?}");
-        codes.iter().all(|code| code == "fence-token-void").then_some(())
+        assert!(codes.iter().all(|code| before.contains(&code.as_str())), "{kind:?}: {codes:?}");
+        let are_void = codes.iter().all(|code| code == "fence-token-void");
+        *told.lock().unwrap() = codes;
+        are_void.then_some(())
     })
     .await;
 }
@@ -319,7 +324,7 @@ async fn restored(kind: Kind) {
         super::refence::listening(&gateway).await;
     }
     let client = gateway.client();
-    bounce(&client, &[&ann, &bob]).await;
+    bounce(&client, kind, &[&ann, &bob]).await;
     let carol = client.acquire(R, "1h").await;
     assert!(carol.token > bob.token, "{kind:?}: {} after {}", carol.token, bob.token);
     assert_eq!(client.read(R, "k").send().await.expect(200).text(), "by ann", "{kind:?}");
@@ -334,7 +339,7 @@ async fn restored(kind: Kind) {
     let gateway = house.settings().begin();
     super::refence::listening(&gateway).await;
     let client = gateway.client();
-    bounce(&client, &[&ann, &bob, &carol]).await;
+    bounce(&client, kind, &[&ann, &bob, &carol]).await;
     let dave = client.acquire(R, "1h").await;
     assert!(dave.token > carol.token);
     let again = client.put(R, "k", "by dave").under(&dave).send().await.expect(200);
