@@ -139,16 +139,22 @@ fn keep(history: &History, file: &PathBuf) -> anyhow::Result<()> {
 fn progress(count: u64) -> impl Fn(&Tally) + Sync {
     let is_terminal = io::stderr().is_terminal();
     move |tally| {
-        let (seeds, failed) = (tally.seeds, tally.failures.len());
+        let seeds = tally.seeds;
+        let failed = match &tally.failures[..] {
+            [] => "none".to_owned(),
+            all => {
+                all.iter().map(|failure| failure.seed.to_string()).collect::<Vec<_>>().join(", ")
+            }
+        };
         let mut out = io::stderr();
         // Whoever watches no more is no reason to stop.
         let _ = match is_terminal {
-            true if seeds == count => writeln!(out, "\r{seeds} of {count} seeds, {failed} failed"),
+            true if seeds == count => writeln!(out, "\r{seeds} of {count} seeds, failed: {failed}"),
             true if seeds.is_multiple_of(50) => {
-                write!(out, "\r{seeds} of {count} seeds, {failed} failed")
+                write!(out, "\r{seeds} of {count} seeds, failed: {failed}")
             }
             false if seeds.is_multiple_of((count / 10).max(1)) => {
-                writeln!(out, "{seeds} of {count} seeds, {failed} failed")
+                writeln!(out, "{seeds} of {count} seeds, failed: {failed}")
             }
             _ => Ok(()),
         };
