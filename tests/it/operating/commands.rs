@@ -183,7 +183,7 @@ async fn migrate_prepares_the_ledger_and_may_be_repeated() {
     let home = TempDir::new().unwrap();
     let data = home.path().join("data").to_str().unwrap().to_owned();
     for _ in 0..2 {
-        let done = fencegate(&["migrate", "--data-dir", &data], &[]).await;
+        let done = fencegate(&["migrate", "--create", "--data-dir", &data], &[]).await;
         assert_eq!(done.code, Some(0), "{}", done.err);
         assert!(done.err.contains("the ledger is up to date"), "{}", done.err);
     }
@@ -211,7 +211,8 @@ async fn a_gateway_starts_on_what_migrate_prepared() {
     gateway.kill9();
     std::fs::remove_dir_all(gateway.data_dir()).unwrap();
     let data = gateway.data_dir();
-    let prepared = fencegate(&["migrate", "--data-dir", data.to_str().unwrap()], &[]).await;
+    let prepared =
+        fencegate(&["migrate", "--create", "--data-dir", data.to_str().unwrap()], &[]).await;
     assert_eq!(prepared.code, Some(0), "{}", prepared.err);
     gateway.restart().await;
     gateway.client().acquire("job:1", "10m").await;
