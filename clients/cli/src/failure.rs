@@ -18,7 +18,7 @@ pub enum Failure {
     Denied(Box<Error>, Shown),
     /// The command line is wrong.
     Usage(String),
-    /// What was named is not there.
+    /// Something that was named is not there.
     Absent(String),
     /// Something on this machine is not as it should be.
     Here(anyhow::Error),

@@ -55,7 +55,7 @@ pub struct Context {
     /// Its key, in PEM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key_file: Option<PathBuf>,
-    /// Whether the credential may go over http to another machine, where everybody on the way can read it.
+    /// Leave to show the credential over http to another machine, where everybody on the way can read it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_http: bool,
 }
@@ -323,7 +323,7 @@ impl Settings {
     }
 }
 
-/// What the variables say.
+/// Settings of the environment.
 fn environment() -> Result<Context, Failure> {
     Ok(Context {
         url: variable("FENCE_URL")?,
@@ -337,7 +337,7 @@ fn environment() -> Result<Context, Failure> {
 }
 
 impl Context {
-    /// Whether what it shows may go to all of these: it says nothing else of where the gateway is.
+    /// Compares those asked with its URLs: true if it names none, or all that are asked are among them.
     fn is_for(&self, asked: &[Origin]) -> bool {
         let Some(url) = &self.url else { return true };
         origins(url).is_ok_and(|own| asked.iter().all(|origin| own.contains(origin)))
@@ -355,7 +355,7 @@ impl Context {
         Self { url, owner, ca_file, ..Self::default() }
     }
 
-    /// Whether it has a credential or a certificate.
+    /// Tells that it has a credential or a certificate.
     fn shows(&self) -> bool {
         self.auth_token_file.is_some() || self.cert_file.is_some()
     }

@@ -209,7 +209,7 @@ fn path_text(path: &Path) -> Result<String, Failure> {
     text.ok_or_else(|| usage(format!("the name of {} is not UTF-8", path.display())))
 }
 
-/// Whether a read failed because of what this object or its file is: others may fare better.
+/// Tells a failure that lies in this object or its file: others may fare better.
 fn is_of_one(error: &Error) -> bool {
     matches!(
         error,

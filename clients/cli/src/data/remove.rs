@@ -79,7 +79,7 @@ impl Remove {
     }
 }
 
-/// Whether the key is one that only S3 has: no path of the gateway's own API names it.
+/// Tells a key that only S3 has: no path of the gateway's own API names it.
 fn is_unfit(key: &str, error: &Error) -> bool {
     matches!(error, Error::Misuse(_)) && ObjectKey::new(key).is_err()
 }

@@ -27,12 +27,12 @@ pub struct Pair {
     pub to: String,
 }
 
-/// What is to be copied, and what cannot be: its name, and why.
+/// Plan of a copy: the pairs, and the names of those that cannot be copied.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// No two of them have one target.
+    /// Pairs, no two of which have one target.
     pub pairs: Vec<Pair>,
-    /// In the order in which it was found.
+    /// Names, each with the reason.
     pub left_out: Vec<(String, String)>,
 }
 
@@ -47,7 +47,7 @@ impl LeftOut {
         app.out.bars().suspend(|| terminal::say(&format!("left out {name:?}: {why}")));
     }
 
-    /// How the command ends: with 1 if anything was left out.
+    /// Exit code of the command: 1 if anything was left out.
     pub fn end(&self) -> ExitCode {
         match self.0.get() {
             0 => ExitCode::SUCCESS,
@@ -59,12 +59,15 @@ impl LeftOut {
     }
 }
 
-/// How the keys in a folder begin. A folder ends at `/`: `a/b` has nothing of `a/bc`. Without a name it is all of the resource.
+/// Prefix of all keys in a folder. A folder ends at `/`: `a/b` has nothing of `a/bc`. Without a name it is all of the resource.
 pub fn folder(name: &str) -> String {
     if name.is_empty() || name.ends_with('/') { name.to_owned() } else { format!("{name}/") }
 }
 
-/// The same place, or the name of what is copied there if it is a folder.
+/// Place to copy to: the same, or below it the name of the source if it is a folder.
+///
+/// # Errors
+/// The source has no name.
 pub fn named(place: &str, from: &str) -> Result<String, Failure> {
     if !place.is_empty() && !place.ends_with('/') {
         return Ok(place.to_owned());
@@ -156,7 +159,10 @@ pub fn up(from: &Path, to: &str) -> io::Result<Plan> {
     Ok(plan)
 }
 
-/// A file and its key, or why it has none.
+/// Pairs a file with its key.
+///
+/// # Errors
+/// It has none; the text says why.
 fn fitting(kind: FileType, path: &Path, name: &Path, prefix: &str) -> Result<Pair, String> {
     if kind.is_symlink() {
         return Err("it is a link, which is not followed".to_owned());
@@ -173,6 +179,9 @@ fn fitting(kind: FileType, path: &Path, name: &Path, prefix: &str) -> Result<Pai
 }
 
 /// Checks that a key can be read by its path, and can be the path of a file.
+///
+/// # Errors
+/// It cannot; the text says why.
 fn checked(key: &str) -> Result<(), String> {
     ObjectKey::new(key).map_err(|error| error.to_string())?;
     match key.split('/').all(|part| part.len() <= NAME_BYTES_MAX) {

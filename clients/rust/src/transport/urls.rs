@@ -42,7 +42,7 @@ impl Origin {
         Ok(Self { text: url.origin().ascii_serialization(), is_private })
     }
 
-    /// Whether nobody on the way can read what is sent: it is encrypted, or stays on this machine.
+    /// Tells that nobody on the way can read what is sent: it is encrypted, or stays on this machine.
     pub fn is_private(&self) -> bool {
         self.is_private
     }
