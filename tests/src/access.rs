@@ -59,6 +59,8 @@ impl Key {
     pub fn store(&self, path: &Path) {
         let beside = path.with_extension("new");
         std::fs::write(&beside, format!("{}\n", self.text)).expect("the file can be written");
+        let own = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(&beside, own).expect("it can be made private");
         std::fs::rename(&beside, path).expect("the file can be replaced");
     }
 }

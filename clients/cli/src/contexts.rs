@@ -19,7 +19,8 @@ pub enum ContextCommand {
     Ls,
     /// Use this one from now on
     Use(Name),
-    /// Add one, or change it: --url, --owner, --auth-token-file, --ca-file, --cert-file and --key-file are kept in it
+    /// Add one, or change it: --url, --owner, --auth-token-file, --ca-file, --cert-file, --key-file and --allow-http are kept
+    /// in it. Its credential is shown to its own URLs alone, and it is used once `fence context use` or --context says so
     Add(Name),
     /// Forget one
     Rm(Name),
@@ -75,20 +76,19 @@ impl ContextCommand {
             }
             Self::Add(Name { name }) => {
                 let said = Context {
-                    url: (!common.url.is_empty()).then(|| common.url.join(",")),
-                    owner: common.owner.clone(),
                     auth_token_file: whole(common.auth_token_file.as_ref())?,
                     ca_file: whole(common.ca_file.as_ref())?,
                     cert_file: whole(common.cert_file.as_ref())?,
                     key_file: whole(common.key_file.as_ref())?,
+                    ..common.said()
                 };
                 let before = file.contexts.remove(name).unwrap_or_default();
-                let context = said.or(before);
-                if context.url.is_none() {
-                    return Err(usage("where is the gateway? Give --url"));
+                file.contexts.insert(name.clone(), before.changed(said)?);
+                if file.current.is_none() {
+                    let hint =
+                        format!("no context is in use; `fence context use {name}` uses this one");
+                    Out::new(common).say(&hint);
                 }
-                file.contexts.insert(name.clone(), context);
-                file.current.get_or_insert_with(|| name.clone());
             }
             Self::Rm(Name { name }) => {
                 if file.contexts.remove(name).is_none() {

@@ -18,6 +18,8 @@ pub enum Failure {
     Denied(Box<Error>, Shown),
     /// The command line is wrong.
     Usage(String),
+    /// Something that was named is not there.
+    Absent(String),
     /// Something on this machine is not as it should be.
     Here(anyhow::Error),
     /// Nobody reads what is printed.
@@ -63,6 +65,7 @@ impl Failure {
         match self {
             Self::Here(_) => 1,
             Self::Usage(_) => 2,
+            Self::Absent(_) => 3,
             Self::Client(error) | Self::Denied(error, _) => code_of(error),
             // As if the signal had ended it that other programs get then.
             Self::Unread => 128 + 13,
@@ -77,7 +80,7 @@ impl Failure {
             }
             Self::Client(error) => lines(error, advice(error)),
             Self::Denied(error, shown) => lines(error, about_credential(error, shown)),
-            Self::Usage(text) => format!("fence: {text}\n"),
+            Self::Usage(text) | Self::Absent(text) => format!("fence: {text}\n"),
             Self::Here(error) => format!("fence: {error:#}\n"),
             Self::Unread => String::new(),
         };
@@ -134,6 +137,12 @@ fn about_credential(error: &Error, shown: &Shown) -> Option<String> {
     let code = error.code().and_then(ErrorCode::parse);
     let what = match shown {
         Shown::Nothing => None,
+        Shown::Withheld(urls) => {
+            return Some(format!(
+                "no credential was sent: the one at hand is for {urls} alone; name one for this gateway with \
+                 --auth-token-file, or a context of its own with --context"
+            ));
+        }
         Shown::Variable => Some("the credential in FENCE_AUTH_TOKEN".to_owned()),
         Shown::File(path) => Some(format!("the credential in {}", path.display())),
         Shown::Certificate(path) => Some(format!("the certificate in {}", path.display())),

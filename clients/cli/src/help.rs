@@ -18,8 +18,10 @@ Exit status:
 
 Settings: options first, then the environment, then the context, then http://127.0.0.1:8080.
   FENCE_URL, FENCE_CONTEXT, FENCE_OWNER, FENCE_AUTH_TOKEN, FENCE_AUTH_TOKEN_FILE, FENCE_CA_FILE,
-  FENCE_CERT_FILE, FENCE_KEY_FILE; NO_COLOR; TRACEPARENT, the span that requests are part of
-  $XDG_CONFIG_HOME/fence/config.toml keeps contexts: see `fence context`.";
+  FENCE_CERT_FILE, FENCE_KEY_FILE, FENCE_ALLOW_HTTP; NO_COLOR; TRACEPARENT, the span that requests are part of
+  $XDG_CONFIG_HOME/fence/config.toml keeps contexts: see `fence context`.
+  A credential or certificate of a context is shown to the URLs of that context alone, one of the environment to those of
+  FENCE_URL if it is set: never to another --url. None goes over http to another machine without --allow-http.";
 
 /// Of `fence run`.
 pub const RUN: &str = "\

@@ -30,6 +30,7 @@ use crate::run::exec::Exec;
 use crate::run::options::{Elect, RunOptions};
 use crate::run::watcher::Watch;
 use crate::s3::key::S3Key;
+use crate::settings::Context;
 use crate::shell::{Completions, Man};
 use crate::status::Ping;
 
@@ -74,6 +75,9 @@ pub struct Common {
     /// The key of the caller's certificate, in PEM
     #[arg(long, global = true, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
+    /// Show the credential also over http to another machine, where everybody on the way can read it
+    #[arg(long, global = true)]
+    pub allow_http: bool,
     /// How findings are printed
     #[arg(short, long, global = true, value_enum, value_name = "FORMAT", default_value_t = Format::Table)]
     pub output: Format,
@@ -89,6 +93,19 @@ pub struct Common {
 }
 
 impl Common {
+    /// What it says of the gateway and of how to reach it.
+    pub fn said(&self) -> Context {
+        Context {
+            url: (!self.url.is_empty()).then(|| self.url.join(",")),
+            owner: self.owner.clone(),
+            auth_token_file: self.auth_token_file.clone(),
+            ca_file: self.ca_file.clone(),
+            cert_file: self.cert_file.clone(),
+            key_file: self.key_file.clone(),
+            allow_http: self.allow_http,
+        }
+    }
+
     /// The words that say the same to another `fence`.
     pub fn words(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = Vec::new();
@@ -109,7 +126,11 @@ impl Common {
         if let Some(timeout) = self.timeout {
             add("--timeout", format!("{}", timeout.as_secs_f64()).into());
         }
-        let flags = [("--quiet", self.quiet), ("--verbose", self.verbose)];
+        let flags = [
+            ("--allow-http", self.allow_http),
+            ("--quiet", self.quiet),
+            ("--verbose", self.verbose),
+        ];
         words.extend(flags.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name.into()));
         words
     }

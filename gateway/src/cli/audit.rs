@@ -148,6 +148,10 @@ fn verify(given: Verify) -> Result<(), Failure> {
         None => {
             let config = start(&flags)?;
             let is_here = at.url.is_none();
+            if is_here {
+                // Before it looks where checkpoints are kept, which may be in the directory.
+                wiring::require_ledger(&config)?;
+            }
             block_on(async move {
                 let kept = match is_here {
                     true => wiring::kept_checkpoints(&config).await?,

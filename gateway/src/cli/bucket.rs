@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use fencegate_s3::bucket::{BucketName, Depth};
 
-use super::access::{Place, Where};
+use super::access::{Making, Place, Where};
 use super::{Failure, block_on, print, start};
 use crate::config::Flags;
 
@@ -23,6 +23,9 @@ pub(super) enum Bucket {
         /// With 1, `orders/a.txt` of bucket `lake` is the object `a.txt` of resource `lake:orders`.
         #[arg(long, default_value = "0", value_parser = depth)]
         depth: Depth,
+
+        #[command(flatten)]
+        making: Making,
 
         #[command(flatten)]
         at: Where,
@@ -66,8 +69,8 @@ fn depth(text: &str) -> Result<Depth, String> {
 /// Does what `fencegate bucket` is asked for.
 pub(super) fn bucket(command: Bucket) -> Result<(), Failure> {
     match command {
-        Bucket::Make { name, depth, at, flags } => {
-            let place = Place::of(at, start(&flags)?)?;
+        Bucket::Make { name, depth, making, at, flags } => {
+            let place = making.place(at, start(&flags)?)?;
             block_on(place.make_bucket(&name, depth))?;
         }
         Bucket::Ls { at, flags } => {

@@ -142,6 +142,9 @@ struct Migrate {
     retire_older: bool,
 
     #[command(flatten)]
+    making: access::Making,
+
+    #[command(flatten)]
     flags: Flags,
 }
 
@@ -319,8 +322,11 @@ fn carry(cli: Cli) -> Result<(), Failure> {
                 until_signal(async |soft, hard| dev::run(config, rules, (soft, hard), print).await);
             block_on(run).map_err(Failure::of_run)?;
         }
-        Command::Migrate(Migrate { retire_older, flags }) => {
+        Command::Migrate(Migrate { retire_older, making, flags }) => {
             let config = start(&flags)?;
+            if !making.create {
+                wiring::require_ledger(&config)?;
+            }
             block_on(async move { wiring::migrate(&config, retire_older).await })?;
         }
         Command::Refence(Refence { reason, force, flags }) => {
@@ -434,16 +440,18 @@ fn run_drill(mut drill: Drill) -> Result<(), Failure> {
 fn carry_out(drill: Drill) -> Result<drill::Report, Failure> {
     let Drill { url, resource, timeout, json, auth_token_file, intruder_token_file, textfile: _ } =
         drill;
+    let shown = credential::credential(auth_token_file.as_deref()).map_err(Failure::undecided)?;
+    let intruder = intruder_token_file.map(|file| credential::read(&file)).transpose();
+    let intruder = intruder.map_err(Failure::undecided)?;
+    if shown.is_some() || intruder.is_some() {
+        credential::check_way(url.as_str()).map_err(Failure::undecided)?;
+    }
     let settings = drill::Settings {
         url,
         resource,
         timeout,
-        credential: credential::credential(auth_token_file.as_deref())
-            .map_err(Failure::undecided)?,
-        intruder: intruder_token_file
-            .map(|file| credential::read(&file))
-            .transpose()
-            .map_err(Failure::undecided)?,
+        credential: shown,
+        intruder,
         authorities: credential::authorities().map_err(Failure::undecided)?,
     };
     // A reader that went away must not stop the drill half-way.

@@ -11,7 +11,6 @@ use super::root;
 use crate::config::{Config, S3Root};
 use crate::engine::agreement::{self, Agreement};
 use crate::ledger::postgres::{self, Change, PgLedger, PgSettings};
-use crate::ledger::sqlite::SqliteLedger;
 
 /// What this gateway brings, by the names of the settings; with the root of its keys of S3, if it has any.
 pub(super) fn terms(config: &Config, s3_root: Option<&S3Root>) -> BTreeMap<String, String> {
@@ -119,12 +118,7 @@ fn told(changes: &[Change]) -> String {
 /// The clock is not ahead of the own time, there is no ledger, or it cannot be used.
 pub async fn trust_clock(config: &Config, reason: &str) -> anyhow::Result<String> {
     ensure!(!reason.trim().is_empty(), "--reason must say why");
-    let directory = &config.data_dir;
-    ensure!(
-        config.is_shared() || SqliteLedger::path(directory).exists(),
-        "{} holds no ledger",
-        directory.display()
-    );
+    super::require_ledger(config)?;
     let verdict = super::access::on_ledger(config, async |ledger| {
         ledger.trust_clock(reason).await.context("cannot set the ledger's own time")
     });

@@ -53,7 +53,7 @@ pub async fn backup(config: &Config, to: &Path) -> anyhow::Result<Backup> {
          recovery; see docs/runbook.md"
     );
     let from: &Path = &config.data_dir;
-    ensure!(SqliteLedger::path(from).exists(), "{} has no ledger", from.display());
+    super::require_ledger(config)?;
     ensure!(EmbeddedMint::exists(from)?, "{} has a ledger but no mint", from.display());
     let to = empty_directory(to)?;
     let path = SqliteLedger::path(&to);

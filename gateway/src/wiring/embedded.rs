@@ -67,6 +67,24 @@ pub(super) async fn open(config: &Config, runtime: &Runtime) -> anyhow::Result<P
     })
 }
 
+/// Refuses to go on where the settings name a data directory without a ledger: a command in the wrong folder would speak of
+/// a new one as of the gateway's own.
+///
+/// # Errors
+/// There is none; the directory is named.
+pub fn require_ledger(config: &Config) -> anyhow::Result<()> {
+    let directory = &config.data_dir;
+    if config.is_shared() || SqliteLedger::path(directory).exists() {
+        return Ok(());
+    }
+    let whole = std::path::absolute(directory).unwrap_or_else(|_| directory.clone());
+    bail!(
+        "{} holds no ledger, and this command makes none: name the data directory of the gateway with --data-dir, or its \
+         settings with --config. `fencegate serve` makes a new one",
+        whole.display()
+    )
+}
+
 /// Refuses a ledger and a mint if one of the two was restored from an older copy.
 ///
 /// Both carry a mark that [`raise_mark`] raises at every start, at every clean stop, and now and then

@@ -49,6 +49,7 @@ pub use agree::{agree, trust_clock};
 pub use audit::{KeptCheckpoint, audit_in_ledger, kept_checkpoints, new_key};
 pub use backup::{Backup, backup};
 pub use doors::warnings;
+pub use embedded::require_ledger;
 pub use memory::dev;
 pub use refence::refence;
 pub use s3::{buckets, drop_bucket, make_bucket, new_s3_key};

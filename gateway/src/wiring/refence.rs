@@ -70,7 +70,9 @@ async fn embedded(
     let directory: &Path = &config.data_dir;
     let path = SqliteLedger::path(directory);
     let (has_ledger, has_mint) = (path.exists(), EmbeddedMint::exists(directory)?);
-    ensure!(has_ledger || has_mint, "{} holds neither ledger nor mint", directory.display());
+    if !has_ledger && !has_mint {
+        super::require_ledger(config)?;
+    }
     let _data_dir = DataDir::lock(directory)?;
     let mint = match EmbeddedMint::open(directory) {
         Ok(mint) => mint,

@@ -63,9 +63,7 @@ pub async fn scrub(config: &Config, fix: bool, deep: bool) -> anyhow::Result<Scr
         }
         None => {
             let path = SqliteLedger::path(&config.data_dir);
-            if !path.exists() {
-                bail!("{} has no ledger", config.data_dir.display());
-            }
+            super::require_ledger(config)?;
             _data_dir = Some(DataDir::lock(&config.data_dir)?);
             let clock = Arc::clone(&runtime.clock);
             let ledger = SqliteLedger::open(&path, clock, runtime.ids.uuid()).await?;

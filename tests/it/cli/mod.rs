@@ -6,6 +6,7 @@
 )]
 
 mod access;
+mod credentials;
 mod data;
 mod ended;
 mod flock;
@@ -20,6 +21,7 @@ mod running;
 mod s3;
 mod seeing;
 mod shells;
+mod trees;
 mod waiting;
 
 use std::path::PathBuf;

@@ -202,6 +202,8 @@ async fn the_command_has_the_credential_that_is_in_force() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("token");
     std::fs::write(&file, "secret").unwrap();
+    let own = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&file, own).unwrap();
     let path = file.to_str().unwrap();
     let words =
         ["run", "-r", "r", "--auth-token-file", path, "-c", "env | grep ^FENCE_AUTH | sort"];

@@ -169,6 +169,7 @@ async fn contexts_name_gateways(setup: SetUp) {
     with(&["context", "add", "prod"]).await.with(2);
     with(&["context", "add", "dead", "--url", "http://127.0.0.1:1"]).await.with(0);
     with(&["context", "add", "prod", "--url", &gateway.url(), "--owner", "me"]).await.with(0);
+    with(&["context", "use", "dead"]).await.with(0);
     with(&["status", "--timeout", "300ms"]).await.with(8);
     with(&["status", "--context", "prod"]).await.with(0);
     with(&["context", "use", "prod"]).await.with(0);

@@ -151,7 +151,7 @@ async fn backups_are_refused_where_they_would_do_harm_or_no_good() {
     let (from, to) = (empty.path().join("from"), empty.path().join("to"));
     let ended = fencegate(&["backup", path(&to), "--data-dir", path(&from)], &[]).await;
     assert_eq!(ended.code, Some(1), "{}", ended.err);
-    assert!(ended.err.contains("has no ledger"), "{}", ended.err);
+    assert!(ended.err.contains("holds no ledger"), "{}", ended.err);
     assert!(!to.exists() && !from.exists(), "nothing was made");
 
     let shared = ["--postgres", "postgres://127.0.0.1/fence", "--etcd", "127.0.0.1:2379"];

@@ -183,7 +183,7 @@ async fn migrate_prepares_the_ledger_and_may_be_repeated() {
     let home = TempDir::new().unwrap();
     let data = home.path().join("data").to_str().unwrap().to_owned();
     for _ in 0..2 {
-        let done = fencegate(&["migrate", "--data-dir", &data], &[]).await;
+        let done = fencegate(&["migrate", "--create", "--data-dir", &data], &[]).await;
         assert_eq!(done.code, Some(0), "{}", done.err);
         assert!(done.err.contains("the ledger is up to date"), "{}", done.err);
     }
@@ -204,6 +204,62 @@ async fn migrate_prepares_the_ledger_and_may_be_repeated() {
     assert!(!failed.err.contains("hunter2"), "{}", failed.err);
 }
 
+/// A command in the wrong folder speaks of no ledger of its own as of that of the gateway.
+#[tokio::test]
+async fn in_the_wrong_folder_nothing_is_made() {
+    let home = TempDir::new().unwrap();
+    let why = ["--reason", "a slip"];
+    std::fs::write(home.path().join("rules.toml"), "").unwrap();
+    let commands: [&[&str]; 17] = [
+        &["access", "init", "first.toml"],
+        &["access", "show"],
+        &["access", "apply", "rules.toml", why[0], why[1]],
+        &["access", "explain", "--principal", "a", "--action", "read", "--resource", "r"],
+        &["bucket", "ls"],
+        &["bucket", "make", "lake"],
+        &["bucket", "rm", "lake"],
+        &["keys", "new", "--s3", "read"],
+        &["audit", "verify"],
+        &["audit", "export"],
+        &["audit", "checkpoint"],
+        &["audit", "key"],
+        &["migrate"],
+        &["scrub"],
+        &["backup", "copy"],
+        &["refence", why[0], why[1]],
+        &["agree", "--clock-is-right", why[0], why[1]],
+    ];
+    let names = || {
+        let entries = std::fs::read_dir(home.path()).unwrap();
+        entries.map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>()
+    };
+    let place = home.path().canonicalize().unwrap().join("fencegate-data");
+    for command in commands {
+        let refused = fencegate_in(home.path(), command, &[]).await;
+        assert_eq!(refused.code, Some(1), "{command:?}: {}{}", refused.out, refused.err);
+        assert!(refused.err.contains(place.to_str().unwrap()), "{command:?}: {}", refused.err);
+        assert_eq!(names(), ["rules.toml"], "{command:?}");
+    }
+    // A directory that is there already is no ledger.
+    std::fs::create_dir(&place).unwrap();
+    let refused = fencegate_in(home.path(), &["access", "show"], &[]).await;
+    assert!(refused.code == Some(1) && refused.err.contains("holds no ledger"), "{}", refused.err);
+    assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0);
+    // Who says so gets one.
+    for command in [&["bucket", "make", "lake", "--create"][..], &["access", "init", "first.toml"]]
+    {
+        let made = fencegate_in(home.path(), command, &[]).await;
+        assert_eq!(made.code, Some(0), "{command:?}: {}", made.err);
+    }
+    let listed = fencegate_in(home.path(), &["bucket", "ls"], &[]).await;
+    assert!(
+        listed.code == Some(0) && listed.out.starts_with("lake\t"),
+        "{}{}",
+        listed.out,
+        listed.err
+    );
+}
+
 #[tokio::test]
 async fn a_gateway_starts_on_what_migrate_prepared() {
     let gateway = Gateway::embedded().env("FENCEGATE_QUEUE_MAX", "100");
@@ -211,7 +267,8 @@ async fn a_gateway_starts_on_what_migrate_prepared() {
     gateway.kill9();
     std::fs::remove_dir_all(gateway.data_dir()).unwrap();
     let data = gateway.data_dir();
-    let prepared = fencegate(&["migrate", "--data-dir", data.to_str().unwrap()], &[]).await;
+    let prepared =
+        fencegate(&["migrate", "--create", "--data-dir", data.to_str().unwrap()], &[]).await;
     assert_eq!(prepared.code, Some(0), "{}", prepared.err);
     gateway.restart().await;
     gateway.client().acquire("job:1", "10m").await;

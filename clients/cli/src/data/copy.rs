@@ -1,15 +1,17 @@
 //! `fence cp`: objects and files, one or whole trees.
 
-use std::path::{Component, Path, PathBuf};
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Args;
-use fencegate_client::Body;
+use fencegate_client::{Body, Error};
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde_json::json;
 
-use super::{get, place, put};
+use super::tree::{self, LeftOut, Pair, Plan};
+use super::{get, keys_below, place, put};
 use crate::app::App;
 use crate::failure::{Failure, usage};
 use crate::output::bytes;
@@ -24,10 +26,11 @@ pub struct Copy {
     /// `fg:RESOURCE/KEY`, or a file
     #[arg(value_name = "FROM")]
     from: String,
-    /// `fg:RESOURCE/KEY`, or a file
+    /// `fg:RESOURCE/KEY`, or a file; below it, under the name of the source, if it is a folder: if it ends at `/`
     #[arg(value_name = "TO")]
     to: String,
-    /// Whole trees: all objects whose keys begin with the source's key, all files of a folder
+    /// Whole trees: all objects below the source's key, which is a folder and ends at `/`, or all files of a folder. What has
+    /// no place on the other side is left out and named, and the exit code is 1
     #[arg(short = 'R', long)]
     recursive: bool,
     /// So many at once
@@ -38,12 +41,6 @@ pub struct Copy {
     atomic: bool,
     #[command(flatten)]
     under: Under,
-}
-
-/// One object or file to copy.
-struct Pair {
-    from: String,
-    to: String,
 }
 
 impl Copy {
@@ -66,25 +63,32 @@ impl Copy {
     async fn up(&self, app: &App, to: &str) -> Result<ExitCode, Failure> {
         let (resource, key) =
             if self.recursive { to.split_once('/').unwrap_or((to, "")) } else { place(to)? };
-        let pairs = match self.recursive {
-            true => files(Path::new(&self.from))?
-                .into_iter()
-                .map(|path| {
-                    Ok(Pair {
-                        to: joined(key, &path_text(&path)?),
-                        from: path_text(&Path::new(&self.from).join(path))?,
-                    })
-                })
-                .collect::<Result<Vec<_>, Failure>>()?,
-            false => vec![Pair { from: self.from.clone(), to: key.to_owned() }],
+        let (from, left_out) = (Path::new(&self.from), LeftOut::default());
+        let Plan { pairs, left_out: odd } = match self.recursive {
+            true => tree::up(from, key).with_context(|| self.from.clone())?,
+            false => {
+                let pair = Pair { from: self.from.clone(), to: tree::named(key, &self.from)? };
+                Plan { pairs: vec![pair], ..Plan::default() }
+            }
         };
+        odd.iter().for_each(|(name, why)| left_out.tell(app, name, why));
+        if self.atomic && !odd.is_empty() {
+            return Err(usage("--atomic copies all files or none: nothing was copied"));
+        }
         let guard = self.under.guard(&app.client, vec![resource.to_owned()]).await?;
         if self.atomic {
             return at_once(app, guard, resource, &pairs).await;
         }
         let put = async |pair: Pair| -> Result<(), Failure> {
-            let size = std::fs::metadata(&pair.from).with_context(|| pair.from.clone())?.len();
             let path = Path::new(&pair.from);
+            // One that cannot be read, or is gone by now, keeps back no other.
+            let size = match File::open(path).and_then(|file| file.metadata()) {
+                Err(error) if self.recursive => {
+                    left_out.tell(app, &pair.from, &error.to_string());
+                    return Ok(());
+                }
+                found => found.with_context(|| pair.from.clone())?.len(),
+            };
             let body = put::shown(app, &pair.to, Some(path), Body::file(path));
             let written = guard.on(resource).put(&pair.to, body).await?;
             let text = format!("{} -> {resource}/{}, {}", pair.from, pair.to, shown(size));
@@ -93,27 +97,20 @@ impl Copy {
         };
         self.each(pairs, put).await?;
         guard.end().await;
-        Ok(ExitCode::SUCCESS)
+        Ok(left_out.end())
     }
 
     async fn down(&self, app: &App, from: &str) -> Result<ExitCode, Failure> {
         let (resource, key) =
             if self.recursive { from.split_once('/').unwrap_or((from, "")) } else { place(from)? };
+        let left_out = LeftOut::default();
         let pairs = match self.recursive {
             true => {
-                let list = app.client.list(resource).prefix(key).stream();
-                let keys: Vec<String> = list.map_ok(|entry| entry.key).try_collect().await?;
-                let below = Path::new(&self.to);
-                let pair = |from: String| {
-                    let rest = from.strip_prefix(key).unwrap_or(&from).trim_start_matches('/');
-                    let rest = if rest.is_empty() {
-                        from.rsplit('/').next().unwrap_or_default()
-                    } else {
-                        rest
-                    };
-                    Ok(Pair { to: path_text(&below.join(inside(rest)?))?, from })
-                };
-                keys.into_iter().map(pair).collect::<Result<Vec<_>, Failure>>()?
+                let prefix = tree::folder(key);
+                let keys = keys_below(app, resource, &prefix).await?;
+                let plan = tree::down(keys, &prefix, Path::new(&self.to));
+                plan.left_out.iter().for_each(|(name, why)| left_out.tell(app, name, why));
+                plan.pairs
             }
             false => {
                 let mut to = PathBuf::from(&self.to);
@@ -124,16 +121,25 @@ impl Copy {
             }
         };
         let get = async |pair: Pair| -> Result<(), Failure> {
-            if let Some(folder) = Path::new(&pair.to).parent().filter(|_| self.recursive) {
-                std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+            if let Some(folder) = Path::new(&pair.to).parent().filter(|_| self.recursive)
+                && let Err(error) = std::fs::create_dir_all(folder)
+            {
+                left_out.tell(app, &pair.from, &format!("{}: {error}", folder.display()));
+                return Ok(());
             }
             let download = app.client.download(resource, &pair.from, &pair.to);
-            let head = get::shown(app, &pair.from, download).await?;
+            let head = match get::shown(app, &pair.from, download).await {
+                Err(error) if self.recursive && is_of_one(&error) => {
+                    left_out.tell(app, &pair.from, &error.to_string());
+                    return Ok(());
+                }
+                read => read?,
+            };
             let text = format!("{resource}/{} -> {}, {}", pair.from, pair.to, shown(head.size));
             app.out.one(&done(&pair, head.size, head.sha256.as_deref()), &pair.to, &text)
         };
         self.each(pairs, get).await?;
-        Ok(ExitCode::SUCCESS)
+        Ok(left_out.end())
     }
 
     async fn across(&self, app: &App, from: &str, to: &str) -> Result<ExitCode, Failure> {
@@ -141,6 +147,7 @@ impl Copy {
             return Err(usage("trees are copied from or to files"));
         }
         let ((resource, key), (target, name)) = (place(from)?, place(to)?);
+        let name = &tree::named(name, key)?;
         let guard = self.under.guard(&app.client, vec![target.to_owned()]).await?;
         let folder = tempfile::tempdir().context("cannot make a folder")?;
         let path = folder.path().join("object");
@@ -197,42 +204,15 @@ fn shown(size: u64) -> String {
     bytes(i64::try_from(size).unwrap_or(i64::MAX))
 }
 
-fn joined(prefix: &str, name: &str) -> String {
-    match prefix.trim_end_matches('/') {
-        "" => name.to_owned(),
-        prefix => format!("{prefix}/{name}"),
-    }
-}
-
 fn path_text(path: &Path) -> Result<String, Failure> {
     let text = path.to_str().map(str::to_owned);
     text.ok_or_else(|| usage(format!("the name of {} is not UTF-8", path.display())))
 }
 
-/// A key as a path that stays below the folder.
-fn inside(key: &str) -> Result<PathBuf, Failure> {
-    let path = PathBuf::from(key);
-    let stays = path.components().all(|part| matches!(part, Component::Normal(_)));
-    if stays { Ok(path) } else { Err(usage(format!("{key:?} is no path below a folder"))) }
-}
-
-/// The files below a folder, as paths from there. Links are not followed.
-fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let (mut found, mut left) = (Vec::new(), vec![PathBuf::new()]);
-    while let Some(below) = left.pop() {
-        let whole = folder.join(&below);
-        let entries = std::fs::read_dir(&whole).with_context(|| whole.display().to_string())?;
-        for entry in entries {
-            let entry = entry.with_context(|| whole.display().to_string())?;
-            let kind = entry.file_type().with_context(|| whole.display().to_string())?;
-            let path = below.join(entry.file_name());
-            if kind.is_dir() {
-                left.push(path);
-            } else if kind.is_file() {
-                found.push(path);
-            }
-        }
-    }
-    found.sort();
-    Ok(found)
+/// Tells a failure that lies in this object or its file: others may fare better.
+fn is_of_one(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Misuse(_) | Error::NotFound(_) | Error::Changed(_) | Error::GatewayFault(_)
+    )
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use fencegate_client::wire::json::{ObjectEntry, Resource};
 
+use super::tree;
 use crate::app::App;
 use crate::durations;
 use crate::failure::Failure;
@@ -13,11 +14,11 @@ use crate::output::{Column, bytes, column, or_dash, time, wide};
 /// What to list.
 #[derive(Debug, Args)]
 pub struct List {
-    /// The resource whose objects to list, and how their keys begin; without it, resources are listed
-    #[arg(value_name = "RESOURCE[/PREFIX]")]
+    /// The resource whose objects to list, or a folder of it, which ends at `/`; without it, resources are listed
+    #[arg(value_name = "RESOURCE[/FOLDER]")]
     place: Option<String>,
-    /// How the names of the resources begin
-    #[arg(long, value_name = "TEXT", conflicts_with = "place")]
+    /// How the names of the resources begin, or those of the objects behind the folder
+    #[arg(long, value_name = "TEXT")]
     prefix: Option<String>,
     /// At most so many
     #[arg(long, value_name = "COUNT")]
@@ -62,10 +63,11 @@ impl List {
             app.out.list(list, self.limit, |it| it.resource.to_string(), RESOURCES).await?;
             return Ok(ExitCode::SUCCESS);
         };
-        let (resource, prefix) = place.split_once('/').unwrap_or((place, ""));
+        let (resource, folder) = place.split_once('/').unwrap_or((place, ""));
+        let prefix = tree::folder(folder) + self.prefix.as_deref().unwrap_or_default();
         let mut list = app.client.list(resource);
         if !prefix.is_empty() {
-            list = list.prefix(prefix);
+            list = list.prefix(&prefix);
         }
         app.out.list(list, self.limit, |it| it.key.clone(), OBJECTS).await?;
         Ok(ExitCode::SUCCESS)

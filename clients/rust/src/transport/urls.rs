@@ -24,6 +24,36 @@ pub(crate) struct Base {
     pub(crate) is_loopback: bool,
 }
 
+/// Scheme, host and port of a gateway: those for whom a credential is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    text: String,
+    is_private: bool,
+}
+
+impl Origin {
+    /// The origin of a base URL, as a client reads it.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`]: it is no base URL.
+    pub fn of(base_url: &str) -> Result<Self, Error> {
+        let url = parse(base_url)?;
+        let is_private = url.scheme() == "https" || is_loopback(&url);
+        Ok(Self { text: url.origin().ascii_serialization(), is_private })
+    }
+
+    /// Tells that nobody on the way can read what is sent: it is encrypted, or stays on this machine.
+    pub fn is_private(&self) -> bool {
+        self.is_private
+    }
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
 impl Urls {
     /// # Errors
     /// There is none, or one that is not `http` or `https`, or has a query, a fragment or a password.
@@ -59,32 +89,84 @@ impl Urls {
     }
 }
 
+fn parse(text: &str) -> Result<Url, Error> {
+    // What holds an @ may hold a password.
+    let shown = if text.contains('@') { "it" } else { text };
+    let wrong = |why: &str| Error::misuse(format!("{shown:?} is no base URL: {why}"));
+    let url = Url::parse(text).map_err(|error| wrong(&error.to_string()))?;
+    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+        return Err(wrong("it begins with http:// or https:// and a host"));
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err(wrong("it has no query and no fragment"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(wrong("credentials have a setting of their own"));
+    }
+    Ok(url)
+}
+
+fn is_loopback(url: &Url) -> bool {
+    url.host_str().is_some_and(|host| {
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        host == "localhost"
+            || host.ends_with(".localhost")
+            || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+    })
+}
+
 impl Base {
     fn parse(text: &str) -> Result<Self, Error> {
-        // What holds an @ may hold a password.
-        let shown = if text.contains('@') { "it" } else { text };
-        let wrong = |why: &str| Error::misuse(format!("{shown:?} is no base URL: {why}"));
-        let url = Url::parse(text).map_err(|error| wrong(&error.to_string()))?;
-        if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-            return Err(wrong("it begins with http:// or https:// and a host"));
-        }
-        if url.query().is_some() || url.fragment().is_some() {
-            return Err(wrong("it has no query and no fragment"));
-        }
-        if !url.username().is_empty() || url.password().is_some() {
-            return Err(wrong("credentials have a setting of their own"));
-        }
-        let is_loopback = url.host_str().is_some_and(|host| {
-            let host = host.trim_start_matches('[').trim_end_matches(']');
-            host == "localhost"
-                || host.ends_with(".localhost")
-                || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
-        });
-        Ok(Self { text: url.as_str().trim_end_matches('/').to_owned(), is_loopback })
+        let url = parse(text)?;
+        let text = url.as_str().trim_end_matches('/').to_owned();
+        Ok(Self { text, is_loopback: is_loopback(&url) })
     }
 
     /// The whole URL of a path that is encoded already.
     pub(crate) fn with(&self, path: &str) -> String {
         format!("{}{path}", self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Origin;
+
+    #[test]
+    fn an_origin_is_scheme_host_and_port() {
+        let of = |url| Origin::of(url).unwrap();
+        assert_eq!(of("https://gate.example"), of("https://GATE.example:443/below/"));
+        for other in
+            ["http://gate.example", "https://gate.example:8443", "https://gate.example.org"]
+        {
+            assert_ne!(of("https://gate.example"), of(other), "{other}");
+        }
+        assert_eq!(of("https://gate.example/below").to_string(), "https://gate.example");
+        for wrong in
+            ["nonsense", "gate.example:8080", "ftp://gate.example", "http://", "https://a@b"]
+        {
+            assert!(Origin::of(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_encrypted_or_stays_here_is_private() {
+        let is_private = |url| Origin::of(url).unwrap().is_private();
+        for url in [
+            "https://gate.example",
+            "http://127.0.0.1:8080",
+            "http://[::1]:8080",
+            "http://a.localhost",
+        ] {
+            assert!(is_private(url), "{url}");
+        }
+        for url in [
+            "http://gate.example",
+            "http://10.0.0.1",
+            "http://localhost.example",
+            "http://127.0.0.1.example",
+        ] {
+            assert!(!is_private(url), "{url}");
+        }
     }
 }

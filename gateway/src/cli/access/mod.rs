@@ -19,7 +19,7 @@ use super::{Failure, block_on, print, start};
 use crate::config::Flags;
 use crate::files;
 use first::{NewKey, first_rules, key_life, write_new};
-pub(super) use place::{Place, Where};
+pub(super) use place::{Making, Place, Where};
 
 /// Lines around each change that are shown with it.
 const CONTEXT: usize = 3;
@@ -53,6 +53,9 @@ pub(super) struct Init {
     /// The file to write; it must not be there yet
     #[arg(value_name = "FILE", default_value = "access.toml")]
     file: PathBuf,
+
+    #[command(flatten)]
+    making: Making,
 
     #[command(flatten)]
     flags: Flags,
@@ -194,8 +197,8 @@ pub(super) fn access(command: Access) -> Result<(), Failure> {
     }
 }
 
-fn begin(Init { file, flags }: Init) -> Result<(), Failure> {
-    let place = Place::of(Where::default(), start(&flags)?)?;
+fn begin(Init { file, making, flags }: Init) -> Result<(), Failure> {
+    let place = making.place(Where::default(), start(&flags)?)?;
     let key = NewKey::good_for(Duration::from_secs(90 * 24 * 3600))?;
     let text = first_rules(&key);
     write_new(&file, &text)?;

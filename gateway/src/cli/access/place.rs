@@ -25,6 +25,29 @@ pub(in crate::cli) struct Where {
     auth_token_file: Option<PathBuf>,
 }
 
+/// Leave to make what there is to work on.
+#[derive(Debug, Default, clap::Args)]
+pub(in crate::cli) struct Making {
+    /// Make the data directory and its ledger if they are not there yet
+    ///
+    /// Without it a command that finds no ledger names the directory that it looked in, and changes nothing.
+    #[arg(long)]
+    pub(in crate::cli) create: bool,
+}
+
+impl Making {
+    /// The place, which may be new if that was said.
+    ///
+    /// # Errors
+    /// Those of [`Place::of`].
+    pub(in crate::cli) fn place(&self, at: Where, config: Config) -> anyhow::Result<Place> {
+        match self.create {
+            true => Place::making(at, config),
+            false => Place::of(at, config),
+        }
+    }
+}
+
 /// Where the rules are.
 pub(in crate::cli) enum Place {
     /// In the ledger of these settings: whoever may use it needs no right.
@@ -36,8 +59,17 @@ pub(in crate::cli) enum Place {
 impl Place {
     /// 1. Behind the URL that is named.
     /// 2. Behind the socket of the gateway that uses the data directory, if one does.
-    /// 3. In the ledger.
+    /// 3. In the ledger, which has to be there.
     pub(in crate::cli) fn of(at: Where, config: Config) -> anyhow::Result<Self> {
+        let place = Self::making(at, config)?;
+        if let Self::Ledger(config) = &place {
+            wiring::require_ledger(config)?;
+        }
+        Ok(place)
+    }
+
+    /// The same, for a command that was told to make the ledger if there is none yet.
+    pub(in crate::cli) fn making(at: Where, config: Config) -> anyhow::Result<Self> {
         // Step 1.
         if let Some(url) = at.url {
             return Ok(Self::Gateway(Remote::named(&url, at.auth_token_file.as_deref())?));

@@ -10,7 +10,7 @@ use fencegate_s3::bucket::{BucketName, Depth};
 use reqwest::{Certificate, Client, ClientBuilder, Method, RequestBuilder};
 use serde::de::DeserializeOwned;
 
-use crate::cli::credential::{authorities, credential};
+use crate::cli::credential::{authorities, check_way, credential};
 
 /// How long a call may take: putting rules in force waits for acts under way.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -40,6 +40,9 @@ impl Remote {
         }
         if !url.starts_with("http://") && !url.starts_with("https://") {
             bail!("--url: it begins with http://, https:// or unix:");
+        }
+        if credential.is_some() {
+            check_way(url)?;
         }
         let mut http = client();
         if let Some(pem) = authorities()? {
