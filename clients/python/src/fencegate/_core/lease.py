@@ -87,6 +87,12 @@ class Lease:
         self._beat_ms = now_ms
         self._confirm(sent_ms, left_ms, ttl_ms, draw)
 
+    @classmethod
+    def unproven(cls, now_ms: int, ttl_ms: int | None, terms: Terms, draw: float) -> Lease:
+        """A guard that is not given out before it was renewed: its time begins with that, and nothing is lost until
+        then."""
+        return cls(now_ms, now_ms, 60_000, ttl_ms, terms, draw)
+
     @property
     def is_live(self) -> bool:
         """Whether it is neither lost nor released."""
@@ -116,6 +122,15 @@ class Lease:
         if self.status is LockStatus.UNCERTAIN:
             return _least(self._due_ms, stalls_ms, self.breaks_ms)
         return None
+
+    def can_begin(self, now_ms: int, grace_ms: int = 0) -> bool:
+        """Whether there is time to begin work under it (CC19).
+
+        More than the holder needs to end before the deadline, and than two more answers take that come as slowly as
+        the last one.
+        """
+        needed_ms = grace_ms + 2 * max(now_ms - self.confirmed_ms, 0)
+        return self.deadline_ms is None or self.deadline_ms - now_ms > needed_ms
 
     def joins(self, now_ms: int) -> bool:
         """Whether the renewal of another guard takes this one along (CC32)."""

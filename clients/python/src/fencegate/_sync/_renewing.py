@@ -27,12 +27,31 @@ class Unasked:
 UNASKED = Unasked()
 
 
-def renew_now(caller: Caller, held: Held, ttl_ms: int | Unasked | None = UNASKED) -> None:
-    """Renews a guard: until that is answered, or the deadline of the call has passed.
+TOO_LATE = "the lock was granted, but too little of its ttl is left: answers take too long for it"
+"""Why a lock that was granted is not given out (CC19)."""
+
+
+def renew_first(caller: Caller, held: Held, left_ms: int | None) -> None:
+    """Renews a guard before it is given out, so that its time begins now, as long as the lock can be there.
+
+    It may last for `left_ms` from now on (CC19). Raises `LockLost`, or what the attempts come to, or `Unavailable` if
+    less is left than a holder needs.
+    """
+    until_ms = caller.shared.call_until_ms()
+    if left_ms is not None:
+        until_ms = min(until_ms, clock.now_ms() + left_ms)
+    renew_now(caller, held, until_ms=until_ms)
+    held.check()
+    if not held.lease.can_begin(clock.now_ms()):
+        raise errors.Unavailable(TOO_LATE)
+
+
+def renew_now(caller: Caller, held: Held, ttl_ms: int | Unasked | None = UNASKED, until_ms: int | None = None) -> None:
+    """Renews a guard: until that is answered, or the deadline of the call has passed, or this one.
 
     With a ttl the lock lasts for that long from now on. Raises `LockLost`, or what the attempts come to.
     """
-    until_ms = caller.shared.call_until_ms()
+    until_ms = caller.shared.call_until_ms() if until_ms is None else until_ms
     held.begin_call()
     runtime.take(held.renewing)
     try:
