@@ -63,6 +63,11 @@ pub(super) const ALL: &[Mutant] = &[
         &["acquire-waited-long", "elect-waited-long"],
     ),
     mutant(
+        "stalls-before-work",
+        "misses signs of life of a guard that nobody has yet",
+        &["acquire-waited-idle"],
+    ),
+    mutant(
         "gives-out-the-rest",
         "gives out a guard however little of it is left",
         &["acquire-rest"],

@@ -55,6 +55,12 @@ pub(super) const ALL: &[Scenario] = &[
         waited_long
     ),
     scenario!(
+        "acquire-waited-idle",
+        [19, 38],
+        "signs of life are not missed before the guard is given out",
+        waited_idle
+    ),
+    scenario!(
         "acquire-rest",
         [18, 19],
         "a lock of which too little is left is given back, and another one taken",
@@ -213,11 +219,12 @@ async fn late_grant_gone(s: &mut Script) -> Result<()> {
     same("the token", s.held("L", call).await?.token.as_str(), "9")
 }
 
-/// Grants a lock of 10 s after a wait of 8 s.
-async fn granted_after_wait(s: &mut Script) -> Result<(Call, String, Exchange)> {
+/// Grants a lock of 10 s after a wait of 8 s; its holder has so long to say that it is alive.
+async fn granted_after_wait(s: &mut Script, stall_after: &str) -> Result<(Call, String, Exchange)> {
     s.client().await?;
     s.shared.auto.renewals(false);
-    let call = s.acquire("L", json!({"ttl": "10s", "wait": "60s"})).await?;
+    let wish = json!({"ttl": "10s", "wait": "60s", "stall_after": stall_after});
+    let call = s.acquire("L", wish).await?;
     let asked = s.take_now("POST", "/locks").await?;
     s.pass(8_000).await?;
     asked.grant("7").await?;
@@ -226,8 +233,16 @@ async fn granted_after_wait(s: &mut Script) -> Result<(Call, String, Exchange)> 
     Ok((call, id_of(&asked)?, renewal))
 }
 
+async fn waited_idle(s: &mut Script) -> Result<()> {
+    let (call, _, renewal) = granted_after_wait(s, "1500ms").await?;
+    s.pass(2_000).await?;
+    renewal.renewed().await?;
+    s.held("L", call).await?;
+    same("the state", &s.state("L").await?["state"], &json!("held"))
+}
+
 async fn waited_long(s: &mut Script) -> Result<()> {
-    let (call, _, renewal) = granted_after_wait(s).await?;
+    let (call, _, renewal) = granted_after_wait(s, "1h").await?;
     let sent = s.now();
     s.pass(200).await?;
     renewal.renewed().await?;
@@ -236,7 +251,7 @@ async fn waited_long(s: &mut Script) -> Result<()> {
 }
 
 async fn rest(s: &mut Script) -> Result<()> {
-    let (call, id, renewal) = granted_after_wait(s).await?;
+    let (call, id, renewal) = granted_after_wait(s, "1h").await?;
     s.pass(1_000).await?;
     let mut lock = s.shared.auto.lock(&id);
     lock["expires_in_ms"] = json!(1_500);

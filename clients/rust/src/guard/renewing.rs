@@ -222,6 +222,7 @@ pub(crate) async fn renew_first(
 ) -> Result<(), Error> {
     let ends_ms = now_ms().saturating_add(left_ms.unwrap_or(u64::MAX));
     renew_until(held, None, held.inner.call_until_ms().min(ends_ms)).await?;
+    held.learn(Input::Beat);
     held.check()?;
     match held.with_lease(|lease| lease.can_begin(now_ms(), grace_ms)) {
         true => Ok(()),
@@ -231,12 +232,12 @@ pub(crate) async fn renew_first(
 
 /// A renewal that the holder asked for: until it is answered or the deadline of the call has passed.
 pub(crate) async fn renew_now(held: &Arc<Held>, ttl: Option<Ttl>) -> Result<(), Error> {
+    held.learn(Input::Beat);
     renew_until(held, ttl, held.inner.call_until_ms()).await
 }
 
 async fn renew_until(held: &Arc<Held>, ttl: Option<Ttl>, until_ms: u64) -> Result<(), Error> {
     let inner = &held.inner;
-    held.learn(Input::Beat);
     let _alone = held.renewing.clone().lock_owned().await;
     loop {
         held.check()?;

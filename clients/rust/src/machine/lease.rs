@@ -153,8 +153,10 @@ impl Lease {
     }
 
     /// A guard that is not given out before it was renewed: its time begins with that, and nothing is lost until then.
+    /// Nobody works under it yet, so that no sign of life is missed before the first.
     pub fn unproven(now_ms: u64, ttl_ms: Option<u64>, terms: Terms, draw: f64) -> Self {
-        Self::granted(now_ms, now_ms, (Some(60_000), ttl_ms), terms, draw)
+        let granted = Self::granted(now_ms, now_ms, (Some(60_000), ttl_ms), terms, draw);
+        Self { beat_ms: u64::MAX, ..granted }
     }
 
     /// The state, as of the last call.

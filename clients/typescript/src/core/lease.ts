@@ -83,9 +83,14 @@ export class Lease {
     this.#confirm(sentMs, times, draw);
   }
 
-  /** A guard that is not given out before it was renewed: its time begins with that, and nothing is lost until then. */
+  /**
+   * A guard that is not given out before it was renewed: its time begins with that, and nothing is lost until then.
+   * Nobody works under it yet, so that no sign of life is missed before the first.
+   */
   static unproven(nowMs: number, ttlMs: number | null, terms: Terms, draw: number): Lease {
-    return new Lease(nowMs, nowMs, { leftMs: 60_000, ttlMs }, terms, draw);
+    const lease = new Lease(nowMs, nowMs, { leftMs: 60_000, ttlMs }, terms, draw);
+    lease.#beatMs = Infinity;
+    return lease;
   }
 
   /**

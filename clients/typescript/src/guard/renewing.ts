@@ -163,7 +163,8 @@ export const TOO_LATE = "the lock was granted, but too little of its ttl is left
 export async function renewFirst(held: Held, leftMs: number | null, signal?: AbortSignal): Promise<void> {
   const { inner } = held;
   const endsMs = inner.time.now() + (leftMs ?? Infinity);
-  await renewNow(held, undefined, signal, Math.min(inner.callUntilMs(), endsMs));
+  await renewUntil(held, undefined, signal, Math.min(inner.callUntilMs(), endsMs));
+  held.learn({ on: "beat" });
   held.check();
   if (!held.lease.canBegin(inner.time.now())) throw new Unavailable({ detail: TOO_LATE });
 }
@@ -172,15 +173,19 @@ export async function renewFirst(held: Held, leftMs: number | null, signal?: Abo
  * A renewal that the holder asked for: until it is answered, or the deadline of the call has passed. With a ttl the
  * lock keeps that (`null`: infinite).
  */
-export async function renewNow(
+export async function renewNow(held: Held, ttlMs?: number | null, signal?: AbortSignal): Promise<void> {
+  held.learn({ on: "beat" });
+  await renewUntil(held, ttlMs, signal, held.inner.callUntilMs());
+}
+
+async function renewUntil(
   held: Held,
-  ttlMs?: number | null,
-  signal?: AbortSignal,
-  untilMs = held.inner.callUntilMs(),
+  ttlMs: number | null | undefined,
+  signal: AbortSignal | undefined,
+  untilMs: number,
 ): Promise<void> {
   const { inner } = held;
   const { time } = inner;
-  held.learn({ on: "beat" });
   await held.renewing.with(async () => {
     for (;;) {
       held.check();

@@ -39,21 +39,23 @@ async def renew_first(caller: AsyncCaller, held: Held, left_ms: int | None) -> N
     until_ms = caller.shared.call_until_ms()
     if left_ms is not None:
         until_ms = min(until_ms, clock.now_ms() + left_ms)
-    await renew_now(caller, held, until_ms=until_ms)
-    held.check()
+    await _renew_until(caller, held, UNASKED, until_ms)
+    held.begin_call()
     if not held.lease.can_begin(clock.now_ms()):
         raise errors.Unavailable(TOO_LATE)
 
 
-async def renew_now(
-    caller: AsyncCaller, held: Held, ttl_ms: int | Unasked | None = UNASKED, until_ms: int | None = None
-) -> None:
-    """Renews a guard: until that is answered, or the deadline of the call has passed, or this one.
+async def renew_now(caller: AsyncCaller, held: Held, ttl_ms: int | Unasked | None = UNASKED) -> None:
+    """Renews a guard: until that is answered, or the deadline of the call has passed.
 
     With a ttl the lock lasts for that long from now on. Raises `LockLost`, or what the attempts come to.
     """
-    until_ms = caller.shared.call_until_ms() if until_ms is None else until_ms
+    until_ms = caller.shared.call_until_ms()
     held.begin_call()
+    await _renew_until(caller, held, ttl_ms, until_ms)
+
+
+async def _renew_until(caller: AsyncCaller, held: Held, ttl_ms: int | Unasked | None, until_ms: int) -> None:
     await runtime.take(held.renewing)
     try:
         await _renew(caller, held, ttl_ms, until_ms)

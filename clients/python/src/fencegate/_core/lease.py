@@ -45,6 +45,9 @@ class Effects:
 NOTHING = Effects()
 
 
+_NEVER_MS = 1 << 62
+
+
 def margin_ms(ttl_ms: int) -> int:
     """What is taken off the ttl, for clocks that do not run alike (CC30)."""
     return max(ttl_ms // 100, 20)
@@ -89,9 +92,13 @@ class Lease:
 
     @classmethod
     def unproven(cls, now_ms: int, ttl_ms: int | None, terms: Terms, draw: float) -> Lease:
-        """A guard that is not given out before it was renewed: its time begins with that, and nothing is lost until
-        then."""
-        return cls(now_ms, now_ms, 60_000, ttl_ms, terms, draw)
+        """A guard that is not given out before it was renewed: its time begins with that, and nothing is lost until then.
+
+        Nobody works under it yet, so that no sign of life is missed before the first.
+        """
+        lease = cls(now_ms, now_ms, 60_000, ttl_ms, terms, draw)
+        lease._beat_ms = _NEVER_MS
+        return lease
 
     @property
     def is_live(self) -> bool:

@@ -40,19 +40,23 @@ def renew_first(caller: Caller, held: Held, left_ms: int | None) -> None:
     until_ms = caller.shared.call_until_ms()
     if left_ms is not None:
         until_ms = min(until_ms, clock.now_ms() + left_ms)
-    renew_now(caller, held, until_ms=until_ms)
-    held.check()
+    _renew_until(caller, held, UNASKED, until_ms)
+    held.begin_call()
     if not held.lease.can_begin(clock.now_ms()):
         raise errors.Unavailable(TOO_LATE)
 
 
-def renew_now(caller: Caller, held: Held, ttl_ms: int | Unasked | None = UNASKED, until_ms: int | None = None) -> None:
-    """Renews a guard: until that is answered, or the deadline of the call has passed, or this one.
+def renew_now(caller: Caller, held: Held, ttl_ms: int | Unasked | None = UNASKED) -> None:
+    """Renews a guard: until that is answered, or the deadline of the call has passed.
 
     With a ttl the lock lasts for that long from now on. Raises `LockLost`, or what the attempts come to.
     """
-    until_ms = caller.shared.call_until_ms() if until_ms is None else until_ms
+    until_ms = caller.shared.call_until_ms()
     held.begin_call()
+    _renew_until(caller, held, ttl_ms, until_ms)
+
+
+def _renew_until(caller: Caller, held: Held, ttl_ms: int | Unasked | None, until_ms: int) -> None:
     runtime.take(held.renewing)
     try:
         _renew(caller, held, ttl_ms, until_ms)
