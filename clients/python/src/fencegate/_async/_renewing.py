@@ -52,7 +52,10 @@ async def renew_now(caller: AsyncCaller, held: Held, ttl_ms: int | Unasked | Non
     """
     until_ms = caller.shared.call_until_ms()
     held.begin_call()
-    await _renew_until(caller, held, ttl_ms, until_ms)
+    try:
+        await _renew_until(caller, held, ttl_ms, until_ms)
+    finally:
+        caller.shared.engine.poke(held)
 
 
 async def _renew_until(caller: AsyncCaller, held: Held, ttl_ms: int | Unasked | None, until_ms: int) -> None:
@@ -61,7 +64,6 @@ async def _renew_until(caller: AsyncCaller, held: Held, ttl_ms: int | Unasked | 
         await _renew(caller, held, ttl_ms, until_ms)
     finally:
         held.renewing.give_back()
-        caller.shared.engine.poke(held)
 
 
 async def _renew(caller: AsyncCaller, held: Held, ttl_ms: int | Unasked | None, until_ms: int) -> None:

@@ -53,7 +53,10 @@ def renew_now(caller: Caller, held: Held, ttl_ms: int | Unasked | None = UNASKED
     """
     until_ms = caller.shared.call_until_ms()
     held.begin_call()
-    _renew_until(caller, held, ttl_ms, until_ms)
+    try:
+        _renew_until(caller, held, ttl_ms, until_ms)
+    finally:
+        caller.shared.engine.poke(held)
 
 
 def _renew_until(caller: Caller, held: Held, ttl_ms: int | Unasked | None, until_ms: int) -> None:
@@ -62,7 +65,6 @@ def _renew_until(caller: Caller, held: Held, ttl_ms: int | Unasked | None, until
         _renew(caller, held, ttl_ms, until_ms)
     finally:
         held.renewing.give_back()
-        caller.shared.engine.poke(held)
 
 
 def _renew(caller: Caller, held: Held, ttl_ms: int | Unasked | None, until_ms: int) -> None:
