@@ -122,7 +122,7 @@ impl Runner<'_> {
     ) -> Result<Turn, Failure> {
         let replaced = self.job.replace(&due).await?;
         let resource = [self.job.check()?.resource()];
-        let lock = self.job.lock()?;
+        let lock = self.job.lock()?.grace(self.session.grace);
         let lock = match waiting::acquire(&self.session.client, lock, &resource, signals).await {
             Waited::Lock(lock) => lock,
             Waited::NotHad(busy) => {

@@ -81,7 +81,8 @@ pub struct Session<'a> {
     pub client: Client,
     /// Something about the lock is news.
     news: Arc<Notify>,
-    grace: Duration,
+    /// How long before the end of its lock a command is told to end.
+    pub grace: Duration,
     program: PathBuf,
     words: Vec<OsString>,
     is_verbose: bool,
@@ -176,6 +177,7 @@ impl<'a> Session<'a> {
             OnUncertain::Hold => Uncertain::Hold,
         };
         let lock = self.client.lock(options.resources.clone()).wait(wait).ttl(options.ttl);
+        let lock = lock.grace(self.grace);
         // The command writes under its token, too.
         let lock = lock.on_uncertain(uncertain).unnumbered();
         let words = options.metadata.iter();

@@ -58,6 +58,26 @@ pub(super) const ALL: &[Mutant] = &[
     mutant("gives-up-draining", "gives up when the lock is draining", &["acquire-draining-wait"]),
     mutant("takes-late-grants", "gives out a grant whose time has passed", &["acquire-late-grant"]),
     mutant(
+        "counts-the-wait",
+        "gives out what a wait has left of the ttl",
+        &["acquire-waited-long", "elect-waited-long"],
+    ),
+    mutant(
+        "stalls-before-work",
+        "misses signs of life of a guard that nobody has yet",
+        &["acquire-waited-idle"],
+    ),
+    mutant(
+        "gives-out-the-rest",
+        "gives out a guard however little of it is left",
+        &["acquire-rest"],
+    ),
+    mutant(
+        "takes-again-and-again",
+        "takes locks that it cannot confirm for ever",
+        &["acquire-too-slow"],
+    ),
+    mutant(
         "trusts-infinite-grants",
         "gives out an infinite lock without renewing it",
         &["acquire-infinite"],

@@ -83,6 +83,11 @@ pub(super) const ALL: &[Mutant] = &[
     mutant("hands-over-in-plain", "hands over in another form", &["transfer"]),
     mutant("transfers-with-a-signal", "gives the signal when it hands over", &["transfer-ends"]),
     mutant("adopts-for-once", "does not renew what it took over", &["adopt-renews"]),
+    mutant(
+        "adopts-by-the-first",
+        "counts what it takes over from the first of several attempts",
+        &["adopt-late"],
+    ),
     mutant("forwards-with-a-key", "numbers requests to upstreams", &["upstream-once"]),
     mutant("forwards-twice", "sends a request to an upstream again", &["upstream-cut"]),
     mutant(

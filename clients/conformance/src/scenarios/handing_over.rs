@@ -31,6 +31,12 @@ pub(super) const ALL: &[Scenario] = &[
     ),
     scenario!("transfer-ends", [50], "the old guard ends without a signal", transfer_ends),
     scenario!("adopt-renews", [50], "who takes over renews at once", adopt),
+    scenario!(
+        "adopt-late",
+        [19, 50],
+        "and has the time of the attempt that was answered",
+        adopt_late
+    ),
     scenario!("adopt-gone", [50], "and learns that there is nothing to take over", adopt_gone),
     scenario!("break", [57], "an operator's break says why", broken),
     scenario!(
@@ -175,6 +181,27 @@ async fn adopt(s: &mut Script) -> Result<()> {
     put.written(1).await?;
     s.ok_now(call).await?;
     s.take("POST", "/locks/*/renew").await.map(drop)
+}
+
+async fn adopt_late(s: &mut Script) -> Result<()> {
+    let text = handed(s).await?;
+    s.shared.auto.renewals(false);
+    let call = s.start(json!({"do": "adopt", "lock": "M", "handoff": text})).await?;
+    // Refused late, again and again, for longer than the lock lasts.
+    for _ in 0..2 {
+        let refused = s.take("POST", "/locks/*/renew").await?;
+        s.pass(6_000).await?;
+        refused.problem("ledger-unavailable").await?;
+    }
+    let answered = s.take("POST", "/locks/*/renew").await?;
+    let id = answered.request.path.split('/').nth(2).context("a lock")?.to_owned();
+    answered.remember(&answers::lock(&id, &["r"], "worker-b", "8", Some(10_000)));
+    // Before that answer: whoever counts from the first attempt may ask once more at once.
+    s.shared.auto.renewals(true);
+    answered.renewed().await?;
+    s.held("M", call).await?;
+    s.pass(5_000).await?;
+    same("the state", &s.state("M").await?["state"], &json!("held"))
 }
 
 async fn adopt_gone(s: &mut Script) -> Result<()> {

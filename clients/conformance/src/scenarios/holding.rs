@@ -12,6 +12,13 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!("elect-waits", [15, 52], "a candidate waits for ever, and leads when granted", waits)
         .needs(&["elect"]),
     scenario!(
+        "elect-waited-long",
+        [19, 52],
+        "after a wait it leads once its time has begun with a renewal",
+        waited_long
+    )
+    .needs(&["elect"]),
+    scenario!(
         "elect-rejoins",
         [52],
         "a leader that lost stops its work, and stands in line again",
@@ -54,6 +61,19 @@ async fn waits(s: &mut Script) -> Result<()> {
         asked.problem("lock-wait-elapsed").await?;
     }
     s.take_now("POST", "/locks").await?.grant("7").await?;
+    s.event_within(100, "leading").await.map(drop)
+}
+
+async fn waited_long(s: &mut Script) -> Result<()> {
+    s.shared.auto.renewals(false);
+    s.client().await?;
+    s.start(json!({"do": "elect", "election": "E", "name": "scheduler"})).await?;
+    let asked = s.take_now("POST", "/locks").await?;
+    s.pass(24_000).await?;
+    asked.grant("7").await?;
+    let renewal = s.take_within(100, "POST", "/locks/*/renew").await?;
+    s.no_event("leading").await?;
+    renewal.renewed().await?;
     s.event_within(100, "leading").await.map(drop)
 }
 

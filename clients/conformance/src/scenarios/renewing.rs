@@ -121,7 +121,7 @@ async fn late(s: &mut Script) -> Result<()> {
     s.client().await?;
     let call = s.acquire("L", json!({})).await?;
     let asked = s.take_now("POST", "/locks").await?;
-    s.pass(12_000).await?;
+    s.pass(9_000).await?;
     asked.grant("7").await?;
     s.held("L", call).await?;
     let before = s.now();
@@ -130,7 +130,7 @@ async fn late(s: &mut Script) -> Result<()> {
 }
 
 /// Refuses all renewals until the guard is lost, and says when that was.
-async fn lost_at(s: &mut Script) -> Result<u64> {
+pub(super) async fn lost_at(s: &mut Script) -> Result<u64> {
     for _ in 0..100 {
         while let Some(exchange) = s.any_within(100).await? {
             exchange.problem("ledger-unavailable").await?;
@@ -149,7 +149,7 @@ async fn from_sent(s: &mut Script) -> Result<()> {
     s.client().await?;
     let call = s.acquire("L", json!({"ttl": "10s"})).await?;
     let asked = s.take_now("POST", "/locks").await?;
-    s.pass(4_000).await?;
+    s.pass(3_000).await?;
     asked.grant("7").await?;
     s.held("L", call).await?;
     within("the end", lost_at(s).await?, 9_850, 9_970)

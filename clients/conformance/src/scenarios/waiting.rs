@@ -4,6 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
 
 use super::acquire::id_of;
+use super::renewing::lost_at;
 use super::{Scenario, scenario};
 use crate::script::{Call, Script, same, within};
 use crate::server::{Exchange, Reply, answers};
@@ -46,6 +47,30 @@ pub(super) const ALL: &[Scenario] = &[
         [17, 19],
         "a late grant that is gone is replaced",
         late_grant_gone
+    ),
+    scenario!(
+        "acquire-waited-long",
+        [19, 30],
+        "after a wait the ttl begins with a renewal, before the guard is given out",
+        waited_long
+    ),
+    scenario!(
+        "acquire-waited-idle",
+        [19, 38],
+        "signs of life are not missed before the guard is given out",
+        waited_idle
+    ),
+    scenario!(
+        "acquire-rest",
+        [18, 19],
+        "a lock of which too little is left is given back, and another one taken",
+        rest
+    ),
+    scenario!(
+        "acquire-too-slow",
+        [18, 19],
+        "who cannot confirm a lock in time gives up after the third",
+        too_slow
     ),
     scenario!(
         "acquire-infinite",
@@ -192,6 +217,75 @@ async fn late_grant_gone(s: &mut Script) -> Result<()> {
     ensure!(id_of(&again)? != id, "it goes on with an id that has ended");
     again.grant("9").await?;
     same("the token", s.held("L", call).await?.token.as_str(), "9")
+}
+
+/// Grants a lock of 10 s after a wait of 8 s; its holder has so long to say that it is alive.
+async fn granted_after_wait(s: &mut Script, stall_after: &str) -> Result<(Call, String, Exchange)> {
+    s.client().await?;
+    s.shared.auto.renewals(false);
+    let wish = json!({"ttl": "10s", "wait": "60s", "stall_after": stall_after});
+    let call = s.acquire("L", wish).await?;
+    let asked = s.take_now("POST", "/locks").await?;
+    s.pass(8_000).await?;
+    asked.grant("7").await?;
+    let renewal = s.take_within(100, "POST", "/locks/*/renew").await?;
+    ensure!(s.open(call).await?, "the guard was given out with what the wait has left");
+    Ok((call, id_of(&asked)?, renewal))
+}
+
+async fn waited_idle(s: &mut Script) -> Result<()> {
+    let (call, _, renewal) = granted_after_wait(s, "1500ms").await?;
+    s.pass(2_000).await?;
+    renewal.renewed().await?;
+    s.held("L", call).await?;
+    same("the state", &s.state("L").await?["state"], &json!("held"))
+}
+
+async fn waited_long(s: &mut Script) -> Result<()> {
+    let (call, _, renewal) = granted_after_wait(s, "1h").await?;
+    let sent = s.now();
+    s.pass(200).await?;
+    renewal.renewed().await?;
+    s.held("L", call).await?;
+    within("its time", lost_at(s).await? - sent, 9_800, 9_970)
+}
+
+async fn rest(s: &mut Script) -> Result<()> {
+    let (call, id, renewal) = granted_after_wait(s, "1h").await?;
+    s.pass(1_000).await?;
+    let mut lock = s.shared.auto.lock(&id);
+    lock["expires_in_ms"] = json!(1_500);
+    renewal.reply(Reply::json(200, &lock)).await?;
+    s.take_within(100, "DELETE", &format!("/locks/{id}")).await?.empty(204).await?;
+    let again = s.take("POST", "/locks").await?;
+    ensure!(id_of(&again)? != id, "it goes on with an id that was given back");
+    again.grant("9").await?;
+    same("the token", s.held("L", call).await?.token.as_str(), "9")
+}
+
+async fn too_slow(s: &mut Script) -> Result<()> {
+    s.client().await?;
+    s.shared.auto.renewals(false);
+    let call = s.acquire("L", json!({"ttl": "1s", "wait": "forever"})).await?;
+    for _ in 0..3 {
+        let asked = s.take("POST", "/locks").await?;
+        s.pass(400).await?;
+        asked.grant("7").await?;
+        let back = format!("/locks/{}", id_of(&asked)?);
+        // Open, so that they stay without an answer.
+        let mut renewals = Vec::new();
+        loop {
+            let next = s.any_within(2_000).await?.context("it waits for what nobody answers")?;
+            if next.request.is("DELETE", &back) {
+                next.empty(204).await?;
+                break;
+            }
+            ensure!(next.request.is("POST", &format!("{back}/renew")), "{}", next.request.line());
+            renewals.push(next);
+            ensure!(renewals.len() <= 8, "it renews a lock that has run out");
+        }
+    }
+    s.fails(call, "Unavailable").await.map(drop)
 }
 
 async fn infinite(s: &mut Script) -> Result<()> {

@@ -127,10 +127,22 @@ def _heard(got: str) -> Heard | Refusal | Stranger:
     return Refusal(*classed(got)) if status is None else Stranger(status)
 
 
+_RENEW = "/locks/{id}/renew"
+
+
+def _is_good(turn: dict[str, Any], case: dict[str, Any]) -> bool:
+    """Whether the guard may be given out that this answer grants or renews."""
+    if turn["got"] not in ("granted", "renewed"):
+        return False
+    now, ttl_ms = turn["answered_at"], case["ttl_ms"]
+    lease = Lease(now, turn["at"], turn.get("left_ms", ttl_ms), ttl_ms, Terms(), case["draw"])
+    return lease.can_begin(now, case.get("grace_ms", 0))
+
+
 @cases("acquire")
 def test_acquire(case: dict[str, Any]) -> None:
     """What the machine decides, turn by turn, and the pauses between. Releases, and renewals before a guard is returned,
-    are sent by others: here only that one is due."""
+    are sent by others: here only that one is due, and what follows from its answer."""
     wait, draw = case["wait"], case["draw"]
     patience = Patience(wait is not None, wait if isinstance(wait, int) else None)
     until = 30_000 if wait is None else None if wait == "forever" else wait
@@ -140,15 +152,23 @@ def test_acquire(case: dict[str, Any]) -> None:
         return None if until is None else max(until - now, 0)
 
     id, due, last = 1, 0, None
-    for turn in case["turns"]:
+    # When the last id was over, whose grant came to nothing.
+    ended_at = None
+    for place, turn in enumerate(case["turns"]):
         now = turn.get("answered_at")
         if turn["path"] != "/locks":
-            is_lost = turn.get("got") is not None and loss_of(turn["got"]) is not None
-            if turn["path"] == "/locks/{id}/renew" and is_lost:
-                id, machine = id + 1, Acquiring(patience)
-                pause_ms = backoff.next(draw, None, left(now))
-                due = None if pause_ms is None else now + pause_ms
+            renews = turn["path"] == _RENEW
+            following = None if not renews else Next.TAKE if _is_good(turn, case) else machine.wasted()
+            assert turn.get("next") == (None if following is None else following.value)
+            # What is given back comes before the next id.
+            if following is Next.ANEW or ended_at is not None:
+                ended_at = now
             continue
+        if ended_at is not None:
+            pause_ms = backoff.next(draw, None, left(ended_at))
+            due = None if pause_ms is None else ended_at + pause_ms
+            id, ended_at = id + 1, None
+            machine.forget()
         assert (turn["method"], turn["at"], turn["id"]) == ("POST", due, id)
         assert machine.wait_ms(left(turn["at"])) == turn["wait_ms"]
         machine.sent()
@@ -157,19 +177,23 @@ def test_acquire(case: dict[str, Any]) -> None:
         last = turn["got"]
         following = machine.judge(_heard(last))
         assert following.value == turn["next"]
+        if following is Next.TAKE:
+            renews = any(later["path"] == _RENEW for later in case["turns"][place + 1 : place + 2])
+            assert renews == (case["ttl_ms"] is None or not _is_good(turn, case))
         pause_ms = None
         if following is Next.WAIT_ON:
             pause_ms = 0 if left(now) != 0 else None
         elif following is Next.AGAIN and not case["once"]:
             pause_ms = backoff.next(draw, turn.get("retry_after_ms"), left(now))
         elif following is Next.ANEW:
-            id, machine = id + 1, Acquiring(patience)
+            id += 1
+            machine.forget()
             pause_ms = backoff.next(draw, None, left(now))
         elif following is Next.LATER:
             pause_ms = 1_000 + portion(4_000, draw)
         due = None if pause_ms is None else now + pause_ms
     result = case["result"]
-    is_released = any(turn["method"] == "DELETE" for turn in case["turns"])
+    is_released = case["turns"][-1]["method"] == "DELETE"
     if "guard" in result:
         assert (result["guard"], is_released) == (id, False)
         return

@@ -19,7 +19,7 @@ use crate::guard::{Lock, renewing};
 use crate::hooks::Event;
 use crate::machine::acquiring::{Acquiring, Next, Patience};
 use crate::machine::backoff::{Backoff, portion};
-use crate::machine::lease::{Lease, State};
+use crate::machine::lease::Lease;
 use crate::release::{self, Burial};
 use crate::transport::answer::{Nothing, Reply};
 use crate::transport::request::{Request, RequestIds};
@@ -97,7 +97,8 @@ impl Acquisition {
             let pause_ms = match next {
                 Next::Take => match self.take(&heard, sent_ms).await {
                     Some(lock) => break Ok(lock),
-                    None => self.anew(&mut backoff, left_ms).await,
+                    None if self.machine.wasted() == Next::Anew => self.anew(&mut backoff).await,
+                    None => None,
                 },
                 // A gateway that did not wait as it was asked to is not asked at once.
                 Next::WaitOn if now < sent_ms + wait_ms.unwrap_or(0) / 2 => {
@@ -111,7 +112,7 @@ impl Acquisition {
                     backoff.next(draw(), floor_ms, left_ms).filter(|pause_ms| *pause_ms < left_ms)
                 }
                 Next::Again { .. } | Next::GiveUp => None,
-                Next::Anew => self.anew(&mut backoff, left_ms).await,
+                Next::Anew => self.anew(&mut backoff).await,
                 Next::Later => Some(1_000 + portion(4_000, draw())),
             };
             let Some(pause_ms) = pause_ms else {
@@ -120,7 +121,7 @@ impl Acquisition {
             if pause_ms > 0 {
                 let (attempt, detail) = (ids.attempts(), heard.summary());
                 self.inner.hooks.tell(&Event::Retry { call: "acquire", attempt, detail });
-                sleep_until_ms(now + pause_ms).await;
+                sleep_until_ms(now_ms() + pause_ms).await;
             }
         };
         self.inner.called("acquire", self.began_ms, ids.attempts(), result.as_ref().err());
@@ -155,28 +156,29 @@ impl Acquisition {
 
     /// The old id is over: another one. What may be left of the old one is given back first, or the new one
     /// would find it in its way.
-    async fn anew(&mut self, backoff: &mut Backoff, left_ms: u64) -> Option<u64> {
+    async fn anew(&mut self, backoff: &mut Backoff) -> Option<u64> {
         if self.machine.may_be_left() {
             self.machine.forget();
             self.burial().awaited(release::AWAITED).await;
         }
         self.id = LockId(Uuid::now_v7());
         self.machine.forget();
-        backoff.next(draw(), None, left_ms.max(1)).filter(|_| left_ms > 0)
+        backoff.next(draw(), None, self.until_ms.saturating_sub(now_ms()))
     }
 
-    /// A guard for the grant; `None`: it is over already, or cannot be proven good (CC19).
+    /// A guard for the grant, whose time begins with the grant and not with the wait before it; `None`: it is over
+    /// already, or too little of it is left (CC19).
     async fn take(&mut self, heard: &Heard, sent_ms: u64) -> Option<Lock> {
         let Heard::Granted(lock) = heard else { return None };
         let wish = &self.wish;
         let now = now_ms();
         let times = renewing::times(lock);
         let lease = Lease::granted(now, sent_ms, times, wish.terms, draw());
-        let is_late = lease.deadline_ms().is_some_and(|deadline_ms| deadline_ms <= now);
-        // A guard that would be over at once is first renewed: its clock begins with that.
-        let first = match is_late {
-            true => Lease::granted(now, now, (Some(60_000), times.1), wish.terms, draw()),
-            false => lease,
+        // Nobody knows when in the wait it was granted: where that matters, its clock begins with a renewal.
+        let is_proven = times.1.is_some() && lease.can_begin(now, wish.grace_ms);
+        let lease = match is_proven {
+            true => lease,
+            false => Lease::unproven(now, times.1, wish.terms, draw()),
         };
         let grant = Grant {
             id: self.id,
@@ -189,20 +191,16 @@ impl Acquisition {
             is_ours: true,
             is_numbered: wish.is_numbered,
             is_ordered: wish.is_ordered,
-            lease: first,
+            lease,
         };
         let held = Held::new(self.inner.clone(), grant);
         // A client that is closed may have ended all guards before this one was among them. Its id is buried.
         if self.inner.closing.is_cancelled() {
             return None;
         }
-        if is_late || lock.ttl_ms.is_none() {
-            let renewed = renewing::renew_now(&held, None).await;
-            let is_held = held.state() == State::Held;
-            if renewed.is_err() || !is_held {
-                // Its id is buried by whoever asked for it.
-                return None;
-            }
+        if !is_proven {
+            // Otherwise its id is buried by whoever asked for it.
+            renewing::renew_first(&held, times.0, wish.grace_ms).await.ok()?;
         }
         self.machine.forget();
         let (resources, waited) =

@@ -5,6 +5,7 @@ use fencegate_wire::{LockState, Token, Word};
 use serde::Deserialize;
 
 use crate::error::{Busy, BusyKind, Details, Error};
+use crate::guard::renewing;
 use crate::machine::acquiring::Said;
 use crate::transport::answer::{Foreign, Reply, class_of};
 
@@ -68,7 +69,7 @@ impl Heard {
 
     pub(super) fn summary(&self) -> String {
         match self {
-            Self::Granted(_) => "granted, but over already".to_owned(),
+            Self::Granted(_) => renewing::TOO_LATE.to_owned(),
             Self::Draining => DRAINING.to_owned(),
             Self::Reply(reply) => reply.summary(),
         }
@@ -79,7 +80,9 @@ impl Heard {
             Self::Draining => Error::Busy(Busy::local(BusyKind::Draining, DRAINING)),
             Self::Reply(reply) => reply.error(attempts),
             Self::Granted(_) => {
-                Error::Unavailable(Details::local("the lock was over before its answer came"))
+                let mut details = Details::local(renewing::TOO_LATE);
+                details.attempts = attempts;
+                Error::Unavailable(details)
             }
         }
     }

@@ -44,6 +44,7 @@ pub struct LockBuilder {
     only_if_exists: bool,
     on_uncertain: OnUncertain,
     stall_after: Option<Duration>,
+    grace: Duration,
     is_watched: bool,
     is_ordered: bool,
     is_numbered: bool,
@@ -79,6 +80,7 @@ impl Client {
             only_if_exists: false,
             on_uncertain: OnUncertain::Stop,
             stall_after: None,
+            grace: Duration::ZERO,
             is_watched: true,
             is_ordered: false,
             is_numbered: true,
@@ -153,6 +155,13 @@ impl LockBuilder {
         self
     }
 
+    /// How long before the deadline the work has to begin to end; by default no time at all. A lock of which less than
+    /// that and two round trips are left is given back rather than given out.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
     /// Does not follow the lock's events, which tell of a loss before the next renewal does.
     pub fn unwatched(mut self) -> Self {
         self.is_watched = false;
@@ -189,7 +198,8 @@ impl LockBuilder {
     ///
     /// # Errors
     /// [`Error::Busy`]: somebody else holds it, or the wait is over. [`Error::Unavailable`]: nobody answered
-    /// until the deadline; then the id was given up, and nothing is held. [`Error::Misuse`]: a name, a
+    /// until the deadline, or answers take too long for the ttl; then the id was given up, and nothing is held.
+    /// [`Error::Misuse`]: a name, a
     /// duration or another word that the gateway would refuse.
     pub async fn acquire(self) -> Result<Lock, Error> {
         let wish = Wish::of(&self)?;

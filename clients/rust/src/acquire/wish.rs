@@ -22,6 +22,7 @@ pub(super) struct Wish {
     pub(super) only_if_exists: bool,
     pub(super) patience: Patience,
     pub(super) terms: Terms,
+    pub(super) grace_ms: u64,
     pub(super) is_watched: bool,
     pub(super) is_ordered: bool,
     pub(super) is_numbered: bool,
@@ -75,6 +76,7 @@ impl Wish {
             only_if_exists: builder.only_if_exists,
             patience,
             terms,
+            grace_ms: ms(builder.grace),
             is_watched: builder.is_watched,
             is_ordered: builder.is_ordered,
         })

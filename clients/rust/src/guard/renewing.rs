@@ -13,7 +13,7 @@ use super::held::Held;
 use crate::class::LossReason;
 use crate::client::Inner;
 use crate::clock::{ms, now_ms, sleep_until_ms};
-use crate::error::Error;
+use crate::error::{Details, Error};
 use crate::hooks::Event;
 use crate::machine::lease::{Input, Lease, State};
 use crate::transport::answer::{Nothing, Reply};
@@ -206,11 +206,38 @@ pub(super) fn breaking(held: &Arc<Held>) {
     });
 }
 
+/// Why a lock that was granted is not given out (CC19).
+pub(crate) const TOO_LATE: &str =
+    "the lock was granted, but too little of its ttl is left: answers take too long for it";
+
+/// Renews a guard before it is given out, so that its time begins now, as long as the lock can be there; it may last
+/// for `left_ms` from now on (CC19).
+///
+/// # Errors
+/// It is over, nobody answers, or less is left than the holder needs: [`Error::Unavailable`].
+pub(crate) async fn renew_first(
+    held: &Arc<Held>,
+    left_ms: Option<u64>,
+    grace_ms: u64,
+) -> Result<(), Error> {
+    let ends_ms = now_ms().saturating_add(left_ms.unwrap_or(u64::MAX));
+    renew_until(held, None, held.inner.call_until_ms().min(ends_ms)).await?;
+    held.learn(Input::Beat);
+    held.check()?;
+    match held.with_lease(|lease| lease.can_begin(now_ms(), grace_ms)) {
+        true => Ok(()),
+        false => Err(Error::Unavailable(Details::local(TOO_LATE))),
+    }
+}
+
 /// A renewal that the holder asked for: until it is answered or the deadline of the call has passed.
 pub(crate) async fn renew_now(held: &Arc<Held>, ttl: Option<Ttl>) -> Result<(), Error> {
-    let inner = &held.inner;
-    let until_ms = inner.call_until_ms();
     held.learn(Input::Beat);
+    renew_until(held, ttl, held.inner.call_until_ms()).await
+}
+
+async fn renew_until(held: &Arc<Held>, ttl: Option<Ttl>, until_ms: u64) -> Result<(), Error> {
+    let inner = &held.inner;
     let _alone = held.renewing.clone().lock_owned().await;
     loop {
         held.check()?;

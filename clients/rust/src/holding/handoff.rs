@@ -212,7 +212,14 @@ impl AdoptBuilder {
         let lock: json::Lock = inner.json("adopt", &request, inner.call_until_ms()).await?;
         let (on_uncertain, stall_after_ms, is_renewed) = (self.on_uncertain, None, true);
         let terms = Terms { on_uncertain, stall_after_ms, is_renewed };
-        let lease = Lease::granted(now_ms(), sent_ms, renewing::times(&lock), terms, draw());
+        let (now, times) = (now_ms(), renewing::times(&lock));
+        let lease = Lease::granted(now, sent_ms, times, terms, draw());
+        // Of several attempts the answered one may have been sent long after the first.
+        let is_proven = lease.can_begin(now, 0);
+        let lease = match is_proven {
+            true => lease,
+            false => Lease::unproven(now, times.1, terms, draw()),
+        };
         let plain = without_renewals(
             handoff.id,
             handoff.token,
@@ -223,6 +230,9 @@ impl AdoptBuilder {
         let (principal, writers) = (lock.principal, lock.writers);
         let grant = Grant { is_ours: true, lease, principal, writers, ..plain };
         let held = Held::new(inner, grant);
+        if !is_proven {
+            renewing::renew_first(&held, times.0, 0).await?;
+        }
         held.check()?;
         Ok(Lock::new(held, true))
     }

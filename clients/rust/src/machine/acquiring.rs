@@ -7,6 +7,9 @@ use crate::class::Class;
 /// The longest wait of one call: load balancers cut at 30 s or a minute.
 pub const WAIT_MS: u64 = 25_000;
 
+/// So many grants of one acquire may come to nothing.
+const WASTED_MAX: u32 = 3;
+
 /// How long a caller waits for a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
@@ -74,12 +77,14 @@ pub struct Acquiring {
     may_be_left: bool,
     /// The same, before the attempt that is under way.
     was_left: bool,
+    /// How many grants came to nothing.
+    wasted: u32,
 }
 
 impl Acquiring {
     /// An acquire of which nothing was sent.
     pub fn new(patience: Patience) -> Self {
-        Self { patience, may_be_left: false, was_left: false }
+        Self { patience, may_be_left: false, was_left: false, wasted: 0 }
     }
 
     /// Whether something of the id may be left at the gateway, so that giving up has to bury it (CC18).
@@ -105,6 +110,13 @@ impl Acquiring {
     /// The id is done with: it was buried, or a guard has it.
     pub fn forget(&mut self) {
         self.may_be_left = false;
+    }
+
+    /// A grant came to nothing (CC19): it was over before it was renewed, or too little of it was left. Another one is
+    /// asked for, but not for ever: where answers take too long for the ttl, each ends so.
+    pub fn wasted(&mut self) -> Next {
+        self.wasted += 1;
+        if self.wasted < WASTED_MAX { Next::Anew } else { Next::GiveUp }
     }
 
     /// Judges the answer to an attempt.

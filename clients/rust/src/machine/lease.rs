@@ -152,6 +152,13 @@ impl Lease {
         lease
     }
 
+    /// A guard that is not given out before it was renewed: its time begins with that, and nothing is lost until then.
+    /// Nobody works under it yet, so that no sign of life is missed before the first.
+    pub fn unproven(now_ms: u64, ttl_ms: Option<u64>, terms: Terms, draw: f64) -> Self {
+        let granted = Self::granted(now_ms, now_ms, (Some(60_000), ttl_ms), terms, draw);
+        Self { beat_ms: u64::MAX, ..granted }
+    }
+
     /// The state, as of the last call.
     pub fn state(&self) -> State {
         self.state
@@ -163,6 +170,14 @@ impl Lease {
             (Some(deadline_ms), Some(breaks_ms)) => Some(deadline_ms.min(breaks_ms)),
             (deadline_ms, breaks_ms) => deadline_ms.or(breaks_ms),
         }
+    }
+
+    /// Whether there is time to begin work under it (CC19): more than the holder needs to end before the deadline, and
+    /// than two more answers take that come as slowly as the last one.
+    pub fn can_begin(&self, now_ms: u64, grace_ms: u64) -> bool {
+        let took_ms = now_ms.saturating_sub(self.confirmed_ms);
+        let needed_ms = grace_ms.saturating_add(2 * took_ms);
+        self.deadline_ms().is_none_or(|at_ms| at_ms.saturating_sub(now_ms) > needed_ms)
     }
 
     /// The lock's ttl; `None`: for ever.

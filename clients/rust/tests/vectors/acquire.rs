@@ -1,8 +1,8 @@
 //! The acquire loop.
 
-use fencegate_client::LossReason;
 use fencegate_client::machine::acquiring::{self, Acquiring, Next, Patience};
 use fencegate_client::machine::backoff::{Backoff, portion};
+use fencegate_client::machine::lease::{Lease, Terms};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -19,7 +19,23 @@ struct Turn {
     answered_at: Option<u64>,
     got: Option<String>,
     retry_after_ms: Option<u64>,
+    left_ms: Option<u64>,
     next: Option<String>,
+}
+
+impl Turn {
+    fn is_renewal(&self) -> bool {
+        self.path == "/locks/{id}/renew"
+    }
+
+    /// Whether the guard may be given out that this answer grants or renews.
+    fn is_good(&self, case: &AcquireCase) -> bool {
+        let said = self.got.as_deref().is_some_and(|got| ["granted", "renewed"].contains(&got));
+        let Some(now) = self.answered_at.filter(|_| said) else { return false };
+        let times = (self.left_ms.or(case.ttl_ms), case.ttl_ms);
+        Lease::granted(now, self.at, times, Terms::default(), case.draw)
+            .can_begin(now, case.grace_ms)
+    }
 }
 
 #[derive(Deserialize)]
@@ -38,12 +54,25 @@ case!(AcquireCase {
     once: bool,
     cancelled_at: Option<u64>,
     draw: f64,
+    #[serde(default)]
+    grace_ms: u64,
     turns: Vec<Turn>,
     result: Acquired,
 });
 
+fn word(next: Next) -> &'static str {
+    match next {
+        Next::Take => "take",
+        Next::WaitOn => "wait-on",
+        Next::Again { .. } => "again",
+        Next::Anew => "anew",
+        Next::Later => "later",
+        Next::GiveUp => "give-up",
+    }
+}
+
 /// What the machine decides, turn by turn, and the pauses between. Releases, and renewals before a guard is
-/// returned, are sent by others: here only that one is due.
+/// returned, are sent by others: here only that one is due, and what follows from its answer.
 #[test]
 fn acquire() {
     replay("acquire", |case: &AcquireCase, _| {
@@ -60,21 +89,28 @@ fn acquire() {
         let (mut backoff, mut machine) = (Backoff::default(), Acquiring::new(patience));
         // Under which id, and when the next call is due.
         let (mut id, mut due, mut last) = (1, Some(0), None);
+        // When the last id was over, whose grant came to nothing.
+        let mut ended_at = None;
         for (place, turn) in case.turns.iter().enumerate() {
             let wrong = |error| at(place, error);
             if turn.path != "/locks" {
-                assert!(turn.answered_at.is_some() && turn.next.is_none(), "{}", case.id);
-                let is_lost = turn.got.as_deref().is_some_and(|got| LossReason::of(got).is_some());
-                if turn.path == "/locks/{id}/renew" && is_lost {
-                    let answered_at = turn.answered_at.unwrap();
-                    let left_ms = until.saturating_sub(answered_at);
-                    due = backoff
-                        .next(case.draw, None, left_ms)
-                        .map(|pause_ms| answered_at + pause_ms);
-                    id += 1;
-                    machine = Acquiring::new(patience);
+                assert!(turn.answered_at.is_some(), "{}", case.id);
+                let next = turn.is_renewal().then(|| match turn.is_good(case) {
+                    true => Next::Take,
+                    false => machine.wasted(),
+                });
+                same("next", turn.next.as_deref(), next.map(word)).map_err(wrong)?;
+                // What is given back comes before the next id.
+                if next == Some(Next::Anew) || ended_at.is_some() {
+                    ended_at = turn.answered_at;
                 }
                 continue;
+            }
+            if let Some(now) = ended_at.take() {
+                let pause_ms = backoff.next(case.draw, None, until.saturating_sub(now));
+                due = pause_ms.map(|pause_ms| now + pause_ms);
+                id += 1;
+                machine.forget();
             }
             same("method", "POST", turn.method.as_str()).map_err(wrong)?;
             same("at", due, Some(turn.at)).map_err(wrong)?;
@@ -97,15 +133,12 @@ fn acquire() {
                 }
             };
             let next = machine.judge(said);
-            let word = match next {
-                Next::Take => "take",
-                Next::WaitOn => "wait-on",
-                Next::Again { .. } => "again",
-                Next::Anew => "anew",
-                Next::Later => "later",
-                Next::GiveUp => "give-up",
-            };
-            same("next", turn.next.as_deref(), Some(word)).map_err(wrong)?;
+            same("next", turn.next.as_deref(), Some(word(next))).map_err(wrong)?;
+            if next == Next::Take {
+                let renews = case.turns.get(place + 1).is_some_and(Turn::is_renewal);
+                let is_doubted = case.ttl_ms.is_none() || !turn.is_good(case);
+                same("renews first", renews, is_doubted).map_err(wrong)?;
+            }
             let left_ms = until.saturating_sub(now);
             due = match next {
                 Next::Take | Next::GiveUp => None,
@@ -119,11 +152,11 @@ fn acquire() {
             };
             if next == Next::Anew {
                 id += 1;
-                machine = Acquiring::new(patience);
+                machine.forget();
             }
             last = Some(got.to_owned());
         }
-        let is_released = case.turns.iter().any(|turn| turn.method == "DELETE");
+        let is_released = case.turns.last().is_some_and(|turn| turn.method == "DELETE");
         if case.result.guard.is_some() {
             same("guard", case.result.guard, Some(id))?;
             return same("released", false, is_released);

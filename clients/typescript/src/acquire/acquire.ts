@@ -11,7 +11,7 @@ import { Lease } from "../core/lease.js";
 import { Held } from "../guard/held.js";
 import { Lock } from "../guard/lock.js";
 import { isHeldHere } from "../guard/registry.js";
-import { renewNow, timesOf } from "../guard/renewing.js";
+import { renewFirst, timesOf, TOO_LATE } from "../guard/renewing.js";
 import { s3AccessOf } from "../holding/s3.js";
 import { AWAITED_MS, bury } from "../release.js";
 import { errorOf, summary, type Failure, type Reply } from "../transport/answer.js";
@@ -103,7 +103,7 @@ class Acquisition {
         signal.throwIfAborted();
         const lock = heard.is === "granted" ? await this.#take(heard.lock, sentMs, signal) : undefined;
         if (lock !== undefined) return lock;
-        pauseMs = await this.#anew(leftMs);
+        pauseMs = this.#machine.wasted() === "anew" ? await this.#anew() : undefined;
         break;
       }
       case "wait-on":
@@ -120,7 +120,7 @@ class Acquisition {
         break;
       }
       case "anew":
-        pauseMs = await this.#anew(leftMs);
+        pauseMs = await this.#anew();
         break;
       case "later":
         pauseMs = 1_000 + portion(4_000, time.draw());
@@ -131,7 +131,7 @@ class Acquisition {
     if (pauseMs === undefined) throw errorIn(heard, this.#ids.attempts);
     if (pauseMs > 0) {
       this.#inner.tell({ type: "retry", call: "acquire", attempt: this.#ids.attempts, detail: summaryOf(heard) });
-      await time.sleepUntil(nowMs + pauseMs, signal);
+      await time.sleepUntil(time.now() + pauseMs, signal);
     }
     return undefined;
   }
@@ -157,9 +157,10 @@ class Acquisition {
    * The old id is over: another one, after a pause. What may be left of the old one is given back first, or the new one
    * would find it in its way.
    */
-  async #anew(leftMs: number): Promise<number | undefined> {
+  async #anew(): Promise<number | undefined> {
     await this.#bury();
     this.#id = uuidv7();
+    const leftMs = this.#untilMs - this.#inner.time.now();
     return leftMs > 0 ? this.#backoff.next(this.#inner.time.draw(), undefined, leftMs) : undefined;
   }
 
@@ -171,17 +172,19 @@ class Acquisition {
     await bury({ inner: this.#inner, id: this.#id, resources, ttlMs }, AWAITED_MS);
   }
 
-  /** A guard for the grant; `undefined`: it is over already, or cannot be proven good (CC19). */
+  /**
+   * A guard for the grant, whose time begins with the grant and not with the wait before it; `undefined`: it is over
+   * already, or too little of it is left (CC19).
+   */
   async #take(lock: LockRecord & { token: string }, sentMs: number, signal: AbortSignal): Promise<Lock | undefined> {
     const inner = this.#inner;
     const wish = this.#wish;
     const nowMs = inner.time.now();
     const times = timesOf(lock);
     const granted = new Lease(nowMs, sentMs, times, wish.terms, inner.time.draw());
-    const isLate = granted.deadlineMs !== null && granted.deadlineMs <= nowMs;
-    // A guard that would be over at once is first renewed: its clock begins with that.
-    const fresh = { leftMs: 60_000, ttlMs: times.ttlMs };
-    const lease = isLate ? new Lease(nowMs, nowMs, fresh, wish.terms, inner.time.draw()) : granted;
+    // Nobody knows when in the wait it was granted: where that matters, its clock begins with a renewal.
+    const isProven = times.ttlMs !== null && granted.canBegin(nowMs);
+    const lease = isProven ? granted : Lease.unproven(nowMs, times.ttlMs, wish.terms, inner.time.draw());
     const held = new Held(inner, {
       id: this.#id,
       token: lock.token,
@@ -196,7 +199,7 @@ class Acquisition {
       isOrdered: wish.isOrdered,
       lease,
     });
-    if ((isLate || times.ttlMs === null) && !(await isConfirmed(held, signal))) return undefined;
+    if (!isProven && !(await isConfirmed(held, times.leftMs, signal))) return undefined;
     this.#machine.forget();
     inner.tell({ type: "acquired", resources: held.resources, waitedMs: inner.time.now() - this.#beganMs });
     return new Lock(held, wish.isWatched);
@@ -204,17 +207,15 @@ class Acquisition {
 }
 
 /** Renews a new guard; one that is not confirmed ends, and its id is buried by whoever asked for it. */
-async function isConfirmed(held: Held, signal: AbortSignal): Promise<boolean> {
+async function isConfirmed(held: Held, leftMs: number | null, signal: AbortSignal): Promise<boolean> {
   try {
-    await renewNow(held, undefined, signal);
+    await renewFirst(held, leftMs, signal);
+    return true;
   } catch {
     held.ended("unconfirmed");
     signal.throwIfAborted();
     return false;
   }
-  const isHeld = held.state === "held";
-  if (!isHeld) held.ended("unconfirmed");
-  return isHeld;
 }
 
 /** The versions of the resources of a lock. */
@@ -258,12 +259,12 @@ function saidBy(heard: Heard): AcquireHeard {
 }
 
 function summaryOf(heard: Heard): string {
-  if (heard.is === "granted") return "granted, but over already";
+  if (heard.is === "granted") return TOO_LATE;
   return heard.is === "draining" ? DRAINING : summary(heard);
 }
 
 function errorIn(heard: Heard, attempts: number): FenceError {
-  if (heard.is === "granted") return new Unavailable({ detail: "the lock was over before its answer came", attempts });
+  if (heard.is === "granted") return new Unavailable({ detail: TOO_LATE, attempts });
   if (heard.is === "draining") return new Busy({ detail: DRAINING, attempts }, undefined, "ResourceDraining");
   return errorOf(heard, attempts);
 }

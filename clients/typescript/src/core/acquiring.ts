@@ -29,6 +29,9 @@ const ENDED = new Set([
   "lock-not-found",
 ]);
 
+/** So many grants of one acquire may come to nothing. */
+const WASTED_MAX = 3;
+
 /** What is known of one acquire. */
 export class Acquiring {
   /** How long the caller waits: 0 not at all, `Infinity` for ever. */
@@ -36,6 +39,8 @@ export class Acquiring {
   #mayBeLeft = false;
   /** The same before the attempt under way. */
   #wasLeft = false;
+  /** How many grants came to nothing. */
+  #wasted = 0;
 
   constructor(waitMs: number) {
     this.#waitMs = waitMs;
@@ -60,6 +65,15 @@ export class Acquiring {
   /** The id is done with: it was buried, or a guard has it. */
   forget(): void {
     this.#mayBeLeft = false;
+  }
+
+  /**
+   * A grant came to nothing (CC19): it was over before it was renewed, or too little of it was left. Another one is
+   * asked for, but not for ever: where answers take too long for the ttl, each ends so.
+   */
+  wasted(): "anew" | "give-up" {
+    this.#wasted += 1;
+    return this.#wasted < WASTED_MAX ? "anew" : "give-up";
   }
 
   /** Judges the answer to an attempt. */

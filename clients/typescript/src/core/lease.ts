@@ -83,6 +83,26 @@ export class Lease {
     this.#confirm(sentMs, times, draw);
   }
 
+  /**
+   * A guard that is not given out before it was renewed: its time begins with that, and nothing is lost until then.
+   * Nobody works under it yet, so that no sign of life is missed before the first.
+   */
+  static unproven(nowMs: number, ttlMs: number | null, terms: Terms, draw: number): Lease {
+    const lease = new Lease(nowMs, nowMs, { leftMs: 60_000, ttlMs }, terms, draw);
+    lease.#beatMs = Infinity;
+    return lease;
+  }
+
+  /**
+   * Whether there is time to begin work under it (CC19): more than the holder needs to end before the deadline, and than
+   * two more answers take that come as slowly as the last one.
+   */
+  canBegin(nowMs: number, graceMs = 0): boolean {
+    const { deadlineMs } = this;
+    const neededMs = graceMs + 2 * Math.max(0, nowMs - this.#confirmedMs);
+    return deadlineMs === null || deadlineMs - nowMs > neededMs;
+  }
+
   /** The state, as of the last call. */
   get state(): GuardState {
     return this.#state;

@@ -4,7 +4,7 @@ import type { Inner } from "../client/inner.js";
 import { unlessAborted } from "../client/signals.js";
 import { lossReasonOf } from "../core/classes.js";
 import { sent as sentDuration } from "../core/durations.js";
-import { errorOfProblem, Misuse, type FenceError, type Problem } from "../core/errors.js";
+import { errorOfProblem, Misuse, Unavailable, type FenceError, type Problem } from "../core/errors.js";
 import { RequestIds } from "../core/ids.js";
 import type { Times } from "../core/lease.js";
 import { errorOf, isRetried, nothing, summary, type Failure } from "../transport/answer.js";
@@ -153,15 +153,39 @@ async function askWhen(held: Held): Promise<void> {
   }
 }
 
+/** Why a lock that was granted is not given out (CC19). */
+export const TOO_LATE = "the lock was granted, but too little of its ttl is left: answers take too long for it";
+
+/**
+ * Renews a guard before it is given out, so that its time begins now, as long as the lock can be there; it may last for
+ * `leftMs` from now on (CC19). Fails if it is over, if nobody answers, or if less is left than a holder needs.
+ */
+export async function renewFirst(held: Held, leftMs: number | null, signal?: AbortSignal): Promise<void> {
+  const { inner } = held;
+  const endsMs = inner.time.now() + (leftMs ?? Infinity);
+  await renewUntil(held, undefined, signal, Math.min(inner.callUntilMs(), endsMs));
+  held.learn({ on: "beat" });
+  held.check();
+  if (!held.lease.canBegin(inner.time.now())) throw new Unavailable({ detail: TOO_LATE });
+}
+
 /**
  * A renewal that the holder asked for: until it is answered, or the deadline of the call has passed. With a ttl the
  * lock keeps that (`null`: infinite).
  */
 export async function renewNow(held: Held, ttlMs?: number | null, signal?: AbortSignal): Promise<void> {
+  held.learn({ on: "beat" });
+  await renewUntil(held, ttlMs, signal, held.inner.callUntilMs());
+}
+
+async function renewUntil(
+  held: Held,
+  ttlMs: number | null | undefined,
+  signal: AbortSignal | undefined,
+  untilMs: number,
+): Promise<void> {
   const { inner } = held;
   const { time } = inner;
-  const untilMs = inner.callUntilMs();
-  held.learn({ on: "beat" });
   await held.renewing.with(async () => {
     for (;;) {
       held.check();

@@ -10,7 +10,7 @@ import { ownerName, principalName } from "../core/names.js";
 import { base64, fromBase64 } from "../core/sha256.js";
 import { Held } from "../guard/held.js";
 import { Lock } from "../guard/lock.js";
-import { renewNow, timesOf } from "../guard/renewing.js";
+import { renewFirst, renewNow, timesOf } from "../guard/renewing.js";
 import { AWAITED_MS, bury } from "../release.js";
 import { jsonRequest } from "../transport/request.js";
 import type { LockRecord } from "../wire.js";
@@ -171,6 +171,11 @@ export async function adopt(inner: Inner, handoff: Handoff, options: AdoptOption
   const lock = await inner.json<LockRecord>("adopt", request, { signal: options.signal });
   const writers = lock.writers ?? [];
   const terms = { onUncertain: options.onUncertain ?? "stop", isRenewed: true } as const;
+  const times = timesOf(lock);
+  const nowMs = time.now();
+  const known = new Lease(nowMs, sentMs, times, terms, time.draw());
+  // Of several attempts the answered one may have been sent long after the first.
+  const isProven = known.canBegin(nowMs);
   const held = new Held(inner, {
     id: handoff.id,
     token: handoff.token,
@@ -182,8 +187,9 @@ export async function adopt(inner: Inner, handoff: Handoff, options: AdoptOption
     isOurs: true,
     isNumbered: (options.numbers ?? false) && writers.length === 0,
     isOrdered: false,
-    lease: new Lease(time.now(), sentMs, timesOf(lock), terms, time.draw()),
+    lease: isProven ? known : Lease.unproven(nowMs, times.ttlMs, terms, time.draw()),
   });
+  if (!isProven) await renewFirst(held, times.leftMs, options.signal);
   held.check();
   return new Lock(held, true);
 }

@@ -19,17 +19,15 @@ from .._json import items, members
 from .._request import json_request
 from .._wire import NotOfThisForm, S3Access, decode
 from .._wish import Wish
-from .._words import LockStatus
 from . import _runtime as runtime
 from ._answer import AsyncAnswer
 from ._burying import AWAITED_MS, bury
 from ._caller import AsyncCaller
-from ._renewing import renew_now
+from ._renewing import TOO_LATE, renew_first
 
 _WATCHED_AFTER_MS = 5_000
 """How long a lock is held before its events are followed: short sections never pay for it (CC39)."""
 _DRAINING = "the lock is not in force yet: effects of older tokens are under way"
-_PROVING_MS = 60_000
 
 
 class AsyncAcquisition:
@@ -77,7 +75,7 @@ class AsyncAcquisition:
                 if held is not None:
                     self._shared.called("acquire", self._began_ms, ids.attempts, None)
                     return held
-                pause_ms = await self._anew(backoff)
+                pause_ms = await self._anew(backoff) if self._machine.wasted() is Next.ANEW else None
             elif following is Next.WAIT_ON:
                 # A gateway that did not wait as it was asked to is not asked at once.
                 if clock.now_ms() < sent_ms + (wait_ms or 0) // 2:
@@ -148,13 +146,16 @@ class AsyncAcquisition:
         return None if left_ms == 0 else backoff.next(clock.draw(), None, left_ms)
 
     async def _take(self, lock: dict[str, Any], sent_ms: int) -> Held | None:
-        """A guard for the grant; None: it is over already, or cannot be proven good (CC19)."""
+        """A guard for the grant, whose time begins with the grant and not with the wait before it.
+
+        None: it is over already, or too little of it is left (CC19).
+        """
         wish, now, times = self._wish, clock.now_ms(), times_of(lock)
         lease = Lease(now, sent_ms, times.left_ms, times.ttl_ms, wish.terms, clock.draw())
-        is_late = lease.deadline_ms is not None and lease.deadline_ms <= now
-        if is_late:
-            # A guard that would be over at once is first renewed: its clock begins with that.
-            lease = Lease(now, now, _PROVING_MS, times.ttl_ms, wish.terms, clock.draw())
+        # Nobody knows when in the wait it was granted: where that matters, its clock begins with a renewal.
+        is_proven = times.ttl_ms is not None and lease.can_begin(now)
+        if not is_proven:
+            lease = Lease.unproven(now, times.ttl_ms, wish.terms, clock.draw())
         held = Held(
             self._shared,
             Grant(
@@ -172,7 +173,7 @@ class AsyncAcquisition:
             ),
             runtime.where(),
         )
-        if (is_late or times.ttl_ms is None) and not await self._is_proven(held):
+        if not is_proven and not await self._is_proven(held, times.left_ms):
             return None
         if self._shared.is_closing:
             # `close` may have ended all guards before this one was among them.
@@ -186,13 +187,13 @@ class AsyncAcquisition:
         self._shared.engine.keep(held)
         return held
 
-    async def _is_proven(self, held: Held) -> bool:
+    async def _is_proven(self, held: Held, left_ms: int | None) -> bool:
         """Renews it once. If that does not succeed, its id is buried by whoever asked for it."""
         held.is_ours = False
         is_good = False
         try:
-            await renew_now(self._caller, held)
-            is_good = held.status() is LockStatus.HELD
+            await renew_first(self._caller, held, left_ms)
+            is_good = True
         except errors.FenceError:
             is_good = False
         finally:
@@ -227,7 +228,7 @@ def _said(heard: Heard | Failure) -> Heard | Refusal | Stranger:
 def _summary(heard: Heard | Failure) -> str:
     if not isinstance(heard, Heard):
         return summary(heard)
-    return _DRAINING if heard is Heard.DRAINING else "granted, but over already"
+    return _DRAINING if heard is Heard.DRAINING else TOO_LATE
 
 
 def _error(heard: Heard | Failure, attempts: int) -> errors.FenceError:
@@ -235,4 +236,4 @@ def _error(heard: Heard | Failure, attempts: int) -> errors.FenceError:
         return error_of(heard, attempts)
     if heard is Heard.DRAINING:
         return errors.ResourceDraining(_DRAINING, attempts=attempts)
-    return errors.Unavailable("the lock was over before its answer came", attempts=attempts)
+    return errors.Unavailable(TOO_LATE, attempts=attempts)

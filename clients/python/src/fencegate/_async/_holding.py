@@ -26,6 +26,7 @@ from ._answer import AsyncAnswer
 from ._caller import AsyncCaller
 from ._lock import AsyncFence, AsyncLock
 from ._operations import decoded
+from ._renewing import renew_first
 from ._scope import acquire
 
 _ORDER_MAX = 2**63 - 1
@@ -69,13 +70,18 @@ async def adopt(
         times = times_of(said)
     except AnswerBroken as broken:
         raise errors.GatewayFault(broken.failure.detail) from None
-    terms = Terms(holds_on=on_uncertain == "hold")
+    terms, now = Terms(holds_on=on_uncertain == "hold"), clock.now_ms()
+    lease = Lease(now, sent_ms, times.left_ms, times.ttl_ms, terms, clock.draw())
+    # Of several attempts the answered one may have been sent long after the first.
+    is_proven = lease.can_begin(now)
+    if not is_proven:
+        lease = Lease.unproven(now, times.ttl_ms, terms, clock.draw())
     grant = Grant(
         id=handoff.id,
         token=handoff.token,
         resources=lock.resources,
         owner=handoff.owner,
-        lease=Lease(clock.now_ms(), sent_ms, times.left_ms, times.ttl_ms, terms, clock.draw()),
+        lease=lease,
         versions=lock.versions,
         principal=lock.principal,
         writers=lock.writers,
@@ -83,6 +89,8 @@ async def adopt(
     )
     held = Held(caller.shared, grant, runtime.where())
     held.watched_ms = held.granted_ms + 5_000
+    if not is_proven:
+        await renew_first(caller, held, times.left_ms)
     guard = AsyncLock(caller, held)
     # `close` may have ended all guards before this one was among them. It is given back when it is collected.
     caller.must_not_be_closing()

@@ -26,6 +26,25 @@ class Unasked:
 UNASKED = Unasked()
 
 
+TOO_LATE = "the lock was granted, but too little of its ttl is left: answers take too long for it"
+"""Why a lock that was granted is not given out (CC19)."""
+
+
+async def renew_first(caller: AsyncCaller, held: Held, left_ms: int | None) -> None:
+    """Renews a guard before it is given out, so that its time begins now, as long as the lock can be there.
+
+    It may last for `left_ms` from now on (CC19). Raises `LockLost`, or what the attempts come to, or `Unavailable` if
+    less is left than a holder needs.
+    """
+    until_ms = caller.shared.call_until_ms()
+    if left_ms is not None:
+        until_ms = min(until_ms, clock.now_ms() + left_ms)
+    await _renew_until(caller, held, UNASKED, until_ms)
+    held.begin_call()
+    if not held.lease.can_begin(clock.now_ms()):
+        raise errors.Unavailable(TOO_LATE)
+
+
 async def renew_now(caller: AsyncCaller, held: Held, ttl_ms: int | Unasked | None = UNASKED) -> None:
     """Renews a guard: until that is answered, or the deadline of the call has passed.
 
@@ -33,12 +52,18 @@ async def renew_now(caller: AsyncCaller, held: Held, ttl_ms: int | Unasked | Non
     """
     until_ms = caller.shared.call_until_ms()
     held.begin_call()
+    try:
+        await _renew_until(caller, held, ttl_ms, until_ms)
+    finally:
+        caller.shared.engine.poke(held)
+
+
+async def _renew_until(caller: AsyncCaller, held: Held, ttl_ms: int | Unasked | None, until_ms: int) -> None:
     await runtime.take(held.renewing)
     try:
         await _renew(caller, held, ttl_ms, until_ms)
     finally:
         held.renewing.give_back()
-        caller.shared.engine.poke(held)
 
 
 async def _renew(caller: AsyncCaller, held: Held, ttl_ms: int | Unasked | None, until_ms: int) -> None:

@@ -10,6 +10,9 @@ from .._words import ErrorClass
 WAIT_MS = 25_000
 """The longest wait of one call: load balancers cut at 30 s or a minute."""
 
+_WASTED_MAX = 3
+"""So many grants of one acquire may come to nothing."""
+
 _OVER_UNHEARD = frozenset(
     {"lock-released", "lock-superseded", "lock-broken", "lock-void", "lock-hold-exceeded", "lock-not-found"}
 )
@@ -70,12 +73,14 @@ class Next(Enum):
 class Acquiring:
     """What is known of one acquire."""
 
-    __slots__ = ("_patience", "_was_left", "may_be_left")
+    __slots__ = ("_patience", "_was_left", "_wasted", "may_be_left")
 
     def __init__(self, patience: Patience) -> None:
         self._patience = patience
         # The same as `may_be_left`, before the attempt under way.
         self._was_left = False
+        # How many grants came to nothing.
+        self._wasted = 0
         self.may_be_left = False
         """Whether something of the id may be left at the gateway, so that giving up has to bury it (CC18)."""
 
@@ -93,6 +98,14 @@ class Acquiring:
     def forget(self) -> None:
         """The id is done with: it was buried, or a guard has it."""
         self.may_be_left = False
+
+    def wasted(self) -> Next:
+        """A grant came to nothing (CC19): it was over before it was renewed, or too little of it was left.
+
+        Another one is asked for, but not for ever: where answers take too long for the ttl, each ends so.
+        """
+        self._wasted += 1
+        return Next.ANEW if self._wasted < _WASTED_MAX else Next.GIVE_UP
 
     def judge(self, said: Heard | Refusal | Stranger) -> Next:
         """Judges the answer to an attempt."""

@@ -45,6 +45,9 @@ class Effects:
 NOTHING = Effects()
 
 
+_NEVER_MS = 1 << 62
+
+
 def margin_ms(ttl_ms: int) -> int:
     """What is taken off the ttl, for clocks that do not run alike (CC30)."""
     return max(ttl_ms // 100, 20)
@@ -87,6 +90,16 @@ class Lease:
         self._beat_ms = now_ms
         self._confirm(sent_ms, left_ms, ttl_ms, draw)
 
+    @classmethod
+    def unproven(cls, now_ms: int, ttl_ms: int | None, terms: Terms, draw: float) -> Lease:
+        """A guard that is not given out before it was renewed: its time begins with that, and nothing is lost until then.
+
+        Nobody works under it yet, so that no sign of life is missed before the first.
+        """
+        lease = cls(now_ms, now_ms, 60_000, ttl_ms, terms, draw)
+        lease._beat_ms = _NEVER_MS
+        return lease
+
     @property
     def is_live(self) -> bool:
         """Whether it is neither lost nor released."""
@@ -116,6 +129,15 @@ class Lease:
         if self.status is LockStatus.UNCERTAIN:
             return _least(self._due_ms, stalls_ms, self.breaks_ms)
         return None
+
+    def can_begin(self, now_ms: int, grace_ms: int = 0) -> bool:
+        """Whether there is time to begin work under it (CC19).
+
+        More than the holder needs to end before the deadline, and than two more answers take that come as slowly as
+        the last one.
+        """
+        needed_ms = grace_ms + 2 * max(now_ms - self.confirmed_ms, 0)
+        return self.deadline_ms is None or self.deadline_ms - now_ms > needed_ms
 
     def joins(self, now_ms: int) -> bool:
         """Whether the renewal of another guard takes this one along (CC32)."""

@@ -27,6 +27,25 @@ class Unasked:
 UNASKED = Unasked()
 
 
+TOO_LATE = "the lock was granted, but too little of its ttl is left: answers take too long for it"
+"""Why a lock that was granted is not given out (CC19)."""
+
+
+def renew_first(caller: Caller, held: Held, left_ms: int | None) -> None:
+    """Renews a guard before it is given out, so that its time begins now, as long as the lock can be there.
+
+    It may last for `left_ms` from now on (CC19). Raises `LockLost`, or what the attempts come to, or `Unavailable` if
+    less is left than a holder needs.
+    """
+    until_ms = caller.shared.call_until_ms()
+    if left_ms is not None:
+        until_ms = min(until_ms, clock.now_ms() + left_ms)
+    _renew_until(caller, held, UNASKED, until_ms)
+    held.begin_call()
+    if not held.lease.can_begin(clock.now_ms()):
+        raise errors.Unavailable(TOO_LATE)
+
+
 def renew_now(caller: Caller, held: Held, ttl_ms: int | Unasked | None = UNASKED) -> None:
     """Renews a guard: until that is answered, or the deadline of the call has passed.
 
@@ -34,12 +53,18 @@ def renew_now(caller: Caller, held: Held, ttl_ms: int | Unasked | None = UNASKED
     """
     until_ms = caller.shared.call_until_ms()
     held.begin_call()
+    try:
+        _renew_until(caller, held, ttl_ms, until_ms)
+    finally:
+        caller.shared.engine.poke(held)
+
+
+def _renew_until(caller: Caller, held: Held, ttl_ms: int | Unasked | None, until_ms: int) -> None:
     runtime.take(held.renewing)
     try:
         _renew(caller, held, ttl_ms, until_ms)
     finally:
         held.renewing.give_back()
-        caller.shared.engine.poke(held)
 
 
 def _renew(caller: Caller, held: Held, ttl_ms: int | Unasked | None, until_ms: int) -> None:

@@ -2,6 +2,8 @@
 // stands there in the copy, where `is(name)` is true in the wrong client of that name.
 
 export default [
+  ["core/lease.ts", "lease.#beatMs = Infinity;", 'if (!is("stalls-before-work")) lease.#beatMs = Infinity;'],
+  ["core/acquiring.ts", "this.#wasted < WASTED_MAX ?", 'this.#wasted < WASTED_MAX || is("takes-again-and-again") ?'],
   ["core/acquiring.ts", "return this.#mayBeLeft;", 'return this.#mayBeLeft && !is("buries-nothing");'],
   ["core/acquiring.ts", "Math.min(WAIT_MS, leftMs)", 'Math.min(is("waits-in-one-piece") ? 50_000 : WAIT_MS, leftMs)'],
   [

@@ -28,13 +28,22 @@ export default [
   ],
   [
     "acquire/acquire.ts",
-    "const isLate = granted.deadlineMs !== null",
-    'const isLate = !is("takes-late-grants") && granted.deadlineMs !== null',
+    "const isProven = times.ttlMs !== null && granted.canBegin(nowMs);",
+    `const isLate = granted.deadlineMs !== null && granted.deadlineMs <= nowMs;
+    const isTaken = isLate ? is("takes-late-grants") : is("counts-the-wait");
+    const isProven =
+      (times.ttlMs !== null && granted.canBegin(nowMs)) ||
+      (times.ttlMs === null ? is("trusts-infinite-grants") : isTaken);`,
   ],
   [
-    "acquire/acquire.ts",
-    "(isLate || times.ttlMs === null) &&",
-    '(isLate || (times.ttlMs === null && !is("trusts-infinite-grants"))) &&',
+    "guard/renewing.ts",
+    "if (!held.lease.canBegin(inner.time.now())) throw",
+    'if (!held.lease.canBegin(inner.time.now()) && !is("gives-out-the-rest")) throw',
+  ],
+  [
+    "holding/handoff.ts",
+    "const isProven = known.canBegin(nowMs);",
+    'const isProven = known.canBegin(nowMs) || is("adopts-by-the-first");',
   ],
   [
     "holding/shards.ts",
