@@ -14,7 +14,7 @@ use crate::gateways::Servers;
 use crate::ledger::SimulatedLedger;
 use crate::network::{Link, Weather};
 use crate::recorder::Recorder;
-use crate::world::{MS, SECOND, World};
+use crate::world::{MS, Micros, SECOND, World};
 
 /// How far apart the numbers of a client and its twin are, who are one principal.
 pub const PRINCIPALS: u32 = 1000;
@@ -71,12 +71,16 @@ pub fn begin(servers: &Servers, recorder: &Recorder) {
     recorder.rules(recorder.now(), Vec::new(), Vec::new(), Vec::new());
 }
 
-/// An administrator: other rules again and again, each time until it is told that they are in force.
-pub async fn administer(world: World, servers: Arc<Servers>, recorder: Recorder) {
+/// An administrator: other rules again and again until a time, each until it is told that they are in force. It never ends in
+/// between: rules that nobody knows of would be in force.
+pub async fn administer(world: World, servers: Arc<Servers>, recorder: Recorder, until: Micros) {
     let link = Link::new(&world, Weather::default(), servers.processes[0]);
     let ledger = SimulatedLedger::new(Arc::clone(&servers.ledger), link);
     loop {
         world.sleep(world.between(200 * MS, 2 * SECOND)).await;
+        if world.now() >= until {
+            return;
+        }
         let denied: Vec<u32> = CLIENTS.filter(|_| world.chance(0.3)).collect();
         let (asked_at, before) = (recorder.now(), versions(&servers.ledger));
         while !matches!(ledger.apply_rules(rules(&denied)).await, Ok(RulesChanged::InForce(_))) {

@@ -160,12 +160,12 @@ fn play(world: &World, seed: u64, recorder: Recorder) -> (History, Option<String
     world.spawn(world.process(), Box::pin(looks_on));
     let administrator = world.process();
     if ruled {
-        let changes = access::administer(world.clone(), Arc::clone(&servers), recorder.clone());
+        let (servers, recorder) = (Arc::clone(&servers), recorder.clone());
+        let changes = access::administer(world.clone(), servers, recorder, end);
         world.spawn(administrator, Box::pin(changes));
     }
     world.run_until(end);
     world.kill(nemesis);
-    world.kill(administrator);
     world.kill(clock_setter);
     jumps.catch_up(world, processes[0]);
     let over = heal(world, &gateways, &recorder);
