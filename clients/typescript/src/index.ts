@@ -1,9 +1,9 @@
 // Client of Fencegate: fenced locks, and writes that bounce once the lock is lost.
 
-export { Fencegate, type ScopeBody, type ScopeOptions } from "./client/fencegate.js";
+export { Fencegate, type LockedUpdateOptions, type ScopeBody, type ScopeOptions } from "./client/fencegate.js";
 export type { ClientOptions } from "./client/options.js";
 export type { CallOptions } from "./client/inner.js";
-export type { LockOptions } from "./acquire/wish.js";
+export type { KeepOptions, LockOptions } from "./acquire/wish.js";
 export type { ErrorClass, LossReason } from "./core/classes.js";
 export type { Duration } from "./core/durations.js";
 export {
@@ -25,14 +25,14 @@ export type { GuardState } from "./core/lease.js";
 export type { EventsOptions, FeedEvent } from "./feed/events.js";
 export type { Leader } from "./feed/observing.js";
 export type { Guard } from "./guard/guard.js";
-export type { Lock } from "./guard/lock.js";
+export type { Lock, RenewOptions } from "./guard/lock.js";
 export type { ElectOptions } from "./holding/election.js";
 export type { Fence, FenceOptions, Lent } from "./holding/fence.js";
 export { Handoff, type AdoptOptions, type Successor } from "./holding/handoff.js";
 export type { S3Access, S3Credentials } from "./holding/s3.js";
 export type { Shard } from "./holding/shards.js";
 export type { ClientEvent, Hook } from "./hooks.js";
-export type { ActOptions, Admin, AuditOptions, BreakOptions, IntentOptions, RejectionOptions } from "./operators.js";
+export type { Admin, AuditOptions, BreakOptions, IntentOptions, RejectionOptions } from "./operators.js";
 export type { GetOptions, ObjectHead, StoredObject, VersionOptions } from "./reading/object.js";
 export type { OpenOptions } from "./reading/open.js";
 export type { Listing, ListOptions, PrefixOptions } from "./reading/pages.js";
@@ -48,4 +48,4 @@ export type { Deleted, Written } from "./write/put.js";
 export type { Receipt } from "./write/sending.js";
 export { OutcomeUnknown, type ResolveOptions, type Settled } from "./write/unknown.js";
 export { DELETE, KEEP, type Change, type Once, type UpdateOptions } from "./write/update.js";
-export type { UpstreamAnswer, UpstreamOptions } from "./write/upstream.js";
+export type { UpstreamAnswer, UpstreamMethod, UpstreamOptions } from "./write/upstream.js";

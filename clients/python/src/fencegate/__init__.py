@@ -74,7 +74,7 @@ from ._wire import (
     Waiter,
     WriteEvent,
 )
-from ._wish import LockOptions
+from ._wish import KeepOptions, LockOptions
 from ._words import (
     AuditAction,
     ErrorClass,
@@ -115,6 +115,7 @@ __all__ = [
     "LockScope",
     "AsyncLockScope",
     "LockOptions",
+    "KeepOptions",
     "Fence",
     "AsyncFence",
     "Commit",

@@ -16,6 +16,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypedDict, TypeVar
 from . import errors
 from ._core import names, slots
 from ._core.durations import Duration, whole_ms
+from ._options import checked_number, checked_options
 from ._wish import LockOptions
 from ._words import Word
 
@@ -176,15 +177,18 @@ class Terms:
 
 
 def terms_of(name: str, options: JobOptions) -> Terms:
-    """Checks what a caller wants. Raises `Misuse`."""
+    """Checks what a caller wants. Raises `Misuse`, and `TypeError` for an option that is none."""
+    checked_options("job()", options, JobOptions)
     every, slot, shards = options.get("every"), options.get("slot"), options.get("shards")
     shard, overlap = options.get("shard"), _word(options, "overlap", "skip", "wait", "replace")
     catch_up, once = _word(options, "catch_up", "last", "all", "none"), _word(options, "once", "done", "claimed")
     every_ms = None if every is None else whole_ms(every, "every")
     if every_ms is not None:
         slots.interval_s(every_ms)
+    if shards is not None:
+        checked_number("shards", shards, 1)
     slots.job_resource(name, shard if shards is None else (0, shards))
-    retries = _number(options, "retries", 0, 0)
+    retries = checked_number("retries", options.get("retries", 0), 0)
     waits = overlap != "skip"
     wrong = {
         "every or slot, one of them": every is not None and slot is not None,
@@ -213,13 +217,13 @@ def terms_of(name: str, options: JobOptions) -> Terms:
         catch_up=catch_up,
         lock={"ttl": options.get("ttl"), "owner": options.get("owner")},
         wait=options.get("wait"),
-        keep=_number(options, "keep", 200, 1),
+        keep=checked_number("keep", options.get("keep", 200), 1),
         resumes=options.get("resume", False),
         retries=retries,
         backoff_ms=whole_ms(options.get("backoff", "1s"), "backoff"),
         shard=shard,
         shards=shards,
-        concurrency=_number(options, "concurrency", 1, 1),
+        concurrency=checked_number("concurrency", options.get("concurrency", 1), 1),
     )
 
 
@@ -228,13 +232,6 @@ def _word(options: JobOptions, name: str, *words: str) -> str:
     if word not in words:
         raise errors.Misuse(f"{name} is {', '.join(words[:-1])} or {words[-1]}")
     return str(word)
-
-
-def _number(options: JobOptions, name: str, usual: int, least: int) -> int:
-    number = options.get(name, usual)
-    if not isinstance(number, int) or isinstance(number, bool) or number < least:
-        raise errors.Misuse(f"{name} is a whole number from {least}")
-    return number
 
 
 def now_text() -> str:

@@ -10,6 +10,7 @@ from ._core.durations import Duration, whole_ms
 from ._core.ids import uuid7
 from ._core.settling import Condition
 from ._guard.held import Held
+from ._options import checked_switch
 from ._request import Request
 
 _KEY_KEPT = (b"X-Fence-Key-Kept", b"1h")
@@ -73,6 +74,7 @@ def prepare(
     if given is None:
         headers.append(_KEY_KEPT)
     if options is not DEFAULTS:
+        _check_switches(options)
         _add_conditions(headers, options)
     return Prepared(
         call=call,
@@ -98,6 +100,13 @@ def target(held: Held, resource: str | None) -> str:
     if resource not in held.resources:
         raise errors.Misuse(f"the lock does not cover {resource}")
     return resource
+
+
+def _check_switches(options: WriteOptions) -> None:
+    checked_switch("if_absent", options.if_absent)
+    checked_switch("ride_out", options.ride_out)
+    if options.retries is not None:
+        checked_switch("retries", options.retries)
 
 
 def _add_conditions(headers: list[tuple[bytes, bytes]], options: WriteOptions) -> None:

@@ -20,6 +20,7 @@ from ._core.durations import Duration, setting_ms, ttl_ms
 from ._core.urls import Urls
 from ._credential import Ask, Credential
 from ._hooks import Hook, Hooks
+from ._options import checked_function, checked_options
 from ._version import VERSION
 
 # Headers that the client sets itself.
@@ -93,6 +94,10 @@ class Settings:
 
 def settings_of(url: str | Sequence[str], options: Options) -> Settings:
     """Checks what a caller wants of a client."""
+    checked_options("a client", options, Options)
+    for name in ("on_event", "traceparent"):
+        if options.get(name) is not None:
+            checked_function(name, options.get(name))
     urls = [part for part in url.split(",") if part.strip()] if isinstance(url, str) else list(url)
     owner = options.get("owner")
     auth, auth_file = options.get("auth"), options.get("auth_file")
@@ -102,6 +107,7 @@ def settings_of(url: str | Sequence[str], options: Options) -> Settings:
     if isinstance(auth, str):
         credential = Credential(auth, None, None)
     elif auth is not None:
+        checked_function("auth, which is no text,", auth)
         credential = Credential(None, None, auth)
     elif auth_file is not None:
         credential = Credential(None, Path(auth_file), None)

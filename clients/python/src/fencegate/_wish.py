@@ -16,11 +16,10 @@ from ._shared import Shared
 OnLost: TypeAlias = Literal["raise", "ignore"] | Callable[[errors.LockLost], object]
 
 
-class LockOptions(TypedDict, total=False):
-    """How a lock is taken and kept.
+class KeepOptions(TypedDict, total=False):
+    """How a lock is kept.
 
     - `ttl`: how long it lasts without renewal, `1s` to `24h`, or `infinite`; by default the client's.
-    - `wait`: how long to wait if somebody else holds it, or `forever`; by default not at all.
     - `owner`: what the holder calls itself; by default as the client does.
     - `max_hold`: how long it may be held in all, however often it is renewed, `1s` to `30d`.
     - `metadata`: a few words on the lock, shown to its holder.
@@ -41,7 +40,6 @@ class LockOptions(TypedDict, total=False):
     """
 
     ttl: Duration | Literal["infinite"] | None
-    wait: Duration | Literal["forever"] | None
     owner: str | None
     max_hold: Duration | None
     metadata: Mapping[str, str] | None
@@ -53,6 +51,15 @@ class LockOptions(TypedDict, total=False):
     ordered: bool
     numbers: bool
     on_lost: OnLost
+
+
+class LockOptions(KeepOptions, total=False):
+    """How a lock is taken and kept: the options of `KeepOptions`, and:
+
+    - `wait`: how long to wait if somebody else holds it, or `forever`; by default not at all.
+    """
+
+    wait: Duration | Literal["forever"] | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -23,6 +24,19 @@ def test_examples_run(number: int, fencegate_url: str) -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60, cwd=ROOT
     )
     assert ended.returncode == 0, f"{program}\n{ended.stderr}"
+
+
+def test_examples_pass_a_strict_type_check(tmp_path: Path) -> None:
+    settings = {"include": ["*.py"], "typeCheckingMode": "strict", "pythonVersion": "3.11"}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    for number, example in enumerate(EXAMPLES):
+        # boto3 has no types, and is not needed here.
+        untyped = "# pyright: reportMissingImports=false, reportUnknownMemberType=false\n"
+        (tmp_path / f"example_{number}.py").write_text((untyped if "import boto3" in example else "") + example)
+    command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "--project", str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout
+    assert "0 errors, 0 warnings" in ended.stdout
 
 
 def test_the_quick_start_is_short() -> None:

@@ -228,6 +228,10 @@ mod tests {
             client.list("a/b").all().await.is_err()
                 && client.observe("a/b").next().await.unwrap().is_err()
         );
+        for items in [0, 1001] {
+            let refused = client.audit().page_size(items).all().await;
+            assert!(matches!(refused, Err(Error::Misuse(_))), "{refused:?}");
+        }
         assert!(came.lock().unwrap().is_empty());
     }
 

@@ -86,8 +86,14 @@ impl<T: DeserializeOwned + Send + 'static> Listing<T> {
     }
 
     /// Asks for so many items at a time: 1 to 1,000, by default 1,000.
+    ///
+    /// Any other number is [`Error::Misuse`] once the list is read.
     pub fn page_size(mut self, items: u32) -> Self {
-        self.page_size = items.clamp(1, PAGE_SIZE_MAX);
+        if !(1..=PAGE_SIZE_MAX).contains(&items) {
+            let error = Error::misuse(format!("a page has 1 to {PAGE_SIZE_MAX} items"));
+            self.wrong = Some(self.wrong.unwrap_or(error));
+        }
+        self.page_size = items;
         self
     }
 

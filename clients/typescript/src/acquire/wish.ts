@@ -1,10 +1,11 @@
 // What an acquire asks for, checked before anything is sent.
 
-import type { CallOptions, Inner } from "../client/inner.js";
+import { CALL, type CallOptions, type Inner } from "../client/inner.js";
 import { durationMs, maxHoldMs, ttlMs, waitMs, type Duration } from "../core/durations.js";
 import { Misuse } from "../core/errors.js";
 import type { Terms } from "../core/lease.js";
 import { bytesIn, ownerName, resourceNames, writerNames } from "../core/names.js";
+import type { Names } from "../core/options.js";
 
 /** Options of a lock. */
 export interface LockOptions extends CallOptions {
@@ -42,6 +43,29 @@ export interface LockOptions extends CallOptions {
   readonly retries?: boolean | undefined;
 }
 
+/** Options of a lock that is not waited for, or for which the call itself says how long. */
+export type KeepOptions = Omit<LockOptions, "wait">;
+
+/** The names of those options. */
+export const KEEP_NAMES: Names<KeepOptions> = {
+  ...CALL,
+  ttl: "value",
+  owner: "text",
+  maxHold: "value",
+  metadata: "value",
+  writers: "value",
+  onlyIfExists: "flag",
+  onUncertain: { stop: true, hold: true },
+  stallAfter: "value",
+  watch: "flag",
+  ordered: "flag",
+  numbers: "flag",
+  retries: "flag",
+};
+
+/** The names of all options of a lock. */
+export const LOCK_NAMES: Names<LockOptions> = { ...KEEP_NAMES, wait: "value" };
+
 /** What is asked for, checked. */
 export interface Wish {
   readonly resources: readonly string[];
@@ -68,7 +92,6 @@ export interface Wish {
  */
 export function wishOf(inner: Inner, names: string | readonly string[], options: LockOptions): Wish {
   const { ttl, maxHold, stallAfter, onUncertain = "stop" } = options;
-  if (onUncertain !== "stop" && onUncertain !== "hold") throw new Misuse("onUncertain is stop or hold");
   const writers = writerNames(options.writers ?? []);
   return {
     resources: resourceNames(names),

@@ -1,11 +1,12 @@
 // The client: whom to ask, as whom, and for how long. It reads, watches and administers; writes exist on guards only.
 
 import { acquire } from "../acquire/acquire.js";
-import { wishOf, type LockOptions } from "../acquire/wish.js";
+import { KEEP_NAMES, LOCK_NAMES, wishOf, type KeepOptions, type LockOptions } from "../acquire/wish.js";
 import { durationMs, type Duration } from "../core/durations.js";
-import { Misuse, Unavailable } from "../core/errors.js";
+import { Unavailable } from "../core/errors.js";
 import { resourceName, resourcePath } from "../core/names.js";
-import { events, type EventsOptions, type FeedEvent } from "../feed/events.js";
+import { checked, mustBeFunction, withBody, type Names } from "../core/options.js";
+import { events, EVENTS_NAMES, type EventsOptions, type FeedEvent } from "../feed/events.js";
 import { observe, type Leader } from "../feed/observing.js";
 import type { Lock } from "../guard/lock.js";
 import { elect, type ElectOptions } from "../holding/election.js";
@@ -15,22 +16,24 @@ import { askForS3, type S3Access } from "../holding/s3.js";
 import { checkShards, shards, tryAcquire, type Shard } from "../holding/shards.js";
 import { Admin } from "../operators.js";
 import {
+  GET_NAMES,
   getObject,
   headObject,
+  VERSION_NAMES,
   type GetOptions,
   type ObjectHead,
   type StoredObject,
   type VersionOptions,
 } from "../reading/object.js";
-import { openResponse, type OpenOptions } from "../reading/open.js";
+import { OPEN_NAMES, openResponse, type OpenOptions } from "../reading/open.js";
 import { operationOfId, operationOfKey } from "../reading/operations.js";
-import { Listing, type ListOptions, type PrefixOptions } from "../reading/pages.js";
+import { LIST_NAMES, Listing, PREFIX_NAMES, type ListOptions, type PrefixOptions } from "../reading/pages.js";
 import { readiness } from "../reading/readiness.js";
 import { runScope } from "../scope.js";
 import type { ObjectEntry, Operation, Readiness, Resource, Status, Version, Waiter } from "../wire.js";
 import type { Written } from "../write/put.js";
-import { present, type Change, type UpdateOptions } from "../write/update.js";
-import type { CallOptions, Inner } from "./inner.js";
+import { present, UPDATE_NAMES, type Change, type UpdateOptions } from "../write/update.js";
+import { CALL, type CallOptions, type Inner } from "./inner.js";
 import { innerOf, type ClientOptions } from "./options.js";
 import { webPlatform, type Platform } from "./platform.js";
 
@@ -39,6 +42,14 @@ export interface ScopeOptions extends LockOptions {
   /** What the scope gives if the lock was lost, but its body ended well; by default, `raise`, a `LockLost`. */
   readonly onLost?: "raise" | "ignore" | undefined;
 }
+
+const SCOPE_NAMES: Names<ScopeOptions> = { ...LOCK_NAMES, onLost: { raise: true, ignore: true } };
+
+/** Options of an update under a lock of its own. */
+export type LockedUpdateOptions = LockOptions & Omit<UpdateOptions, "resource">;
+
+const { resource: _, ...OF_UPDATES } = UPDATE_NAMES;
+const LOCKED_UPDATE_NAMES: Names<LockedUpdateOptions> = { ...LOCK_NAMES, ...OF_UPDATES };
 
 /** A body under a lock. */
 export type ScopeBody<T> = (lock: Lock) => T | Promise<T>;
@@ -76,7 +87,7 @@ export class Fencegate {
 
   /**
    * Takes the lock on a resource, or on up to 32 of them, all or none; runs the body; gives the lock back. When the lock
-   * is lost, its signal is aborted: the body should end then. Its `signal` ends the wait for the lock, not the body.
+   * is lost, its signal is aborted: the body should end then. The option `signal` ends the wait for the lock, not the body.
    *
    * @throws The body's own error; or, if the lock was lost meanwhile, LockLost; or what `acquire` throws.
    */
@@ -87,10 +98,9 @@ export class Fencegate {
     options: ScopeOptions | ScopeBody<T>,
     body?: ScopeBody<T>,
   ): Promise<T> {
-    const [terms, run] = typeof options === "function" ? [{}, options] : [options ?? {}, body];
-    if (typeof run !== "function") throw new Misuse("lock() takes the body of the scope as its last argument");
-    const { onLost = "raise", signal } = terms;
-    return runScope(await this.acquire(names, terms), { onLost, signal }, run);
+    const [given, run] = withBody<ScopeOptions, ScopeBody<T>>("lock()", options, body);
+    const { onLost = "raise", ...terms } = checked("lock()", given, SCOPE_NAMES);
+    return runScope(await this.acquire(names, terms), { onLost, signal: terms.signal }, run);
   }
 
   /**
@@ -101,12 +111,12 @@ export class Fencegate {
    * nothing is held. Misuse: a name or an option is none. WouldDeadlock: the scope that asks holds it already.
    */
   async acquire(names: string | readonly string[], options: LockOptions = {}): Promise<Lock> {
-    return acquire(this.#inner, wishOf(this.#inner, names, options));
+    return acquire(this.#inner, wishOf(this.#inner, names, checked("acquire()", options, LOCK_NAMES)));
   }
 
   /** Takes the lock, or gives `null` if somebody else holds it. Otherwise as `acquire`. */
-  async tryLock(names: string | readonly string[], options: Omit<LockOptions, "wait"> = {}): Promise<Lock | null> {
-    return (await tryAcquire(this.#inner, names, options)) ?? null;
+  async tryLock(names: string | readonly string[], options: KeepOptions = {}): Promise<Lock | null> {
+    return (await tryAcquire(this.#inner, names, checked("tryLock()", options, KEEP_NAMES))) ?? null;
   }
 
   /**
@@ -133,8 +143,8 @@ export class Fencegate {
    *
    * @throws Misuse: a name, the token or the id is none.
    */
-  lent(lent: Lent): Fence {
-    return lentGuard(this.#inner, lent);
+  lent(resources: string | readonly string[], lent: Lent): Fence {
+    return lentGuard(this.#inner, resources, lent);
   }
 
   /**
@@ -143,13 +153,16 @@ export class Fencegate {
    *
    * @throws What `work` throws; with `rejoin: false` also LockLost; or what an acquire throws.
    */
-  async elect<T>(name: string, work: ScopeBody<T>, options: ElectOptions = {}): Promise<T> {
-    return elect(this.#inner, name, work, options);
+  elect<T>(name: string, work: ScopeBody<T>): Promise<T>;
+  elect<T>(name: string, options: ElectOptions, work: ScopeBody<T>): Promise<T>;
+  async elect<T>(name: string, options: ElectOptions | ScopeBody<T>, work?: ScopeBody<T>): Promise<T> {
+    const [given, run] = withBody<ElectOptions, ScopeBody<T>>("elect()", options, work);
+    return elect(this.#inner, name, given, run);
   }
 
   /** Who holds the lock on a resource: at once, and again whenever that changes. `undefined`: nobody ever did. */
   observe(resource: string, options: CallOptions = {}): AsyncGenerator<Leader | undefined, void, undefined> {
-    return observe(this.#inner, resourcePath(resourceName(resource)), options);
+    return observe(this.#inner, resourcePath(resourceName(resource)), checked("observe()", options, CALL));
   }
 
   /**
@@ -158,9 +171,9 @@ export class Fencegate {
    *
    * @throws Misuse: the name is none, or there are not 1 to 10,000 shards.
    */
-  shards(name: string, count: number, options: Omit<LockOptions, "wait"> = {}): AsyncGenerator<Shard, void, undefined> {
+  shards(name: string, count: number, options: KeepOptions = {}): AsyncGenerator<Shard, void, undefined> {
     checkShards(name, count);
-    return shards(this.#inner, name, count, options);
+    return shards(this.#inner, name, count, checked("shards()", options, KEEP_NAMES));
   }
 
   /** Takes the lock on the resource, updates one object as a guard's `update` does, and gives the lock back. */
@@ -168,12 +181,12 @@ export class Fencegate {
     resource: string,
     key: string,
     change: (old: StoredObject | undefined) => Change | Promise<Change>,
-    options: LockOptions & Omit<UpdateOptions, "resource"> = {},
+    options: LockedUpdateOptions = {},
   ): Promise<Written | undefined> {
-    const { contentType, within, ...terms } = options;
-    return this.lock(resource, terms, (lock) =>
-      lock.update(key, change, { contentType, within, signal: terms.signal }),
-    );
+    mustBeFunction("update()", "change", change);
+    const { contentType, within, ...terms } = checked("update()", options, LOCKED_UPDATE_NAMES);
+    const { signal } = terms;
+    return this.lock(resource, terms, (lock) => lock.update(key, change, { contentType, within, signal }));
   }
 
   /**
@@ -182,7 +195,7 @@ export class Fencegate {
    * @throws NotFound; Misuse: a name is none, or the object is too large; GatewayFault: the bytes are not the gateway's.
    */
   async get(resource: string, key: string, options: GetOptions = {}): Promise<StoredObject> {
-    return getObject(this.#inner, resource, key, options);
+    return getObject(this.#inner, resource, key, checked("get()", options, GET_NAMES));
   }
 
   /** As `get`, but `undefined` for an object that is not there. */
@@ -197,41 +210,47 @@ export class Fencegate {
    * @throws As `get`; the body fails as Changed if it broke off and the object is another by then.
    */
   async open(resource: string, key: string, options: OpenOptions = {}): Promise<Response> {
-    return openResponse(this.#inner, resource, key, options);
+    return openResponse(this.#inner, resource, key, checked("open()", options, OPEN_NAMES));
   }
 
   /** Looks at an object without its bytes. */
   async head(resource: string, key: string, options: VersionOptions = {}): Promise<ObjectHead> {
-    return headObject(this.#inner, resource, key, options);
+    return headObject(this.#inner, resource, key, checked("head()", options, VERSION_NAMES));
   }
 
   /** The objects of a resource, in byte order of their keys. */
   list(resource: string, options: PrefixOptions = {}): Listing<ObjectEntry> {
+    checked("list()", options, PREFIX_NAMES);
     return new Listing(this.#inner, "list", `${resourcePath(resourceName(resource))}/objects`, options);
   }
 
   /** The history of a resource, newest first: every write that took effect. */
   versions(resource: string, options: PrefixOptions = {}): Listing<Version> {
+    checked("versions()", options, PREFIX_NAMES);
     return new Listing(this.#inner, "versions", `${resourcePath(resourceName(resource))}/versions`, options);
   }
 
   /** A resource and its lock. It is there once it was locked for the first time. */
   async resource(resource: string, options: CallOptions = {}): Promise<Resource> {
-    return this.#inner.json("resource", { method: "GET", path: resourcePath(resourceName(resource)) }, options);
+    const request = { method: "GET", path: resourcePath(resourceName(resource)) } as const;
+    return this.#inner.json("resource", request, checked("resource()", options, CALL));
   }
 
   /** All resources that were ever locked, in byte order of their names. */
   resources(options: PrefixOptions = {}): Listing<Resource> {
+    checked("resources()", options, PREFIX_NAMES);
     return new Listing(this.#inner, "resources", "/resources", options);
   }
 
   /** All resources whose locks are held. Locks that have expired and that nobody took over are among them. */
   locks(options: PrefixOptions = {}): Listing<Resource> {
+    checked("locks()", options, PREFIX_NAMES);
     return new Listing(this.#inner, "locks", "/locks", options);
   }
 
   /** Who waits in line for the lock on a resource, first come first. */
   waiters(resource: string, options: ListOptions = {}): Listing<Waiter> {
+    checked("waiters()", options, LIST_NAMES);
     return new Listing(this.#inner, "waiters", `${resourcePath(resourceName(resource))}/waiters`, options);
   }
 
@@ -242,7 +261,7 @@ export class Fencegate {
    * @throws CursorVoid: the place is void; Misuse: the cursor is none; Denied.
    */
   events(options: EventsOptions = {}): AsyncGenerator<FeedEvent, void, undefined> {
-    return events(this.#inner, options);
+    return events(this.#inner, checked("events()", options, EVENTS_NAMES));
   }
 
   /**
@@ -250,7 +269,7 @@ export class Fencegate {
    * was refused.
    */
   async operation(id: string, options: CallOptions = {}): Promise<Operation | undefined> {
-    return operationOfId(this.#inner, id, options);
+    return operationOfId(this.#inner, id, checked("operation()", options, CALL));
   }
 
   /**
@@ -258,7 +277,7 @@ export class Fencegate {
    * may be under way.
    */
   async operationByKey(resource: string, key: string, options: CallOptions = {}): Promise<Operation | undefined> {
-    return operationOfKey(this.#inner, resourceName(resource), key, options);
+    return operationOfKey(this.#inner, resourceName(resource), key, checked("operationByKey()", options, CALL));
   }
 
   /**
@@ -268,17 +287,17 @@ export class Fencegate {
    * @throws LockLost: it has ended. NotFound: there is no such lock, or none of its resources lies in a bucket.
    */
   async s3Access(lockId: string, options: CallOptions = {}): Promise<S3Access> {
-    return askForS3(this.#inner, lockId, options);
+    return askForS3(this.#inner, lockId, checked("s3Access()", options, CALL));
   }
 
   /** What a gateway says of itself: its version, what it stands on, and how long its answers may take. */
   async status(options: CallOptions = {}): Promise<Status> {
-    return this.#inner.json("status", { method: "GET", path: "/status" }, options);
+    return this.#inner.json("status", { method: "GET", path: "/status" }, checked("status()", options, CALL));
   }
 
   /** Whether requests should be sent to a gateway, and the state of its parts. One attempt. */
   async ready(options: CallOptions = {}): Promise<Readiness> {
-    return readiness(this.#inner, options);
+    return readiness(this.#inner, checked("ready()", options, CALL));
   }
 
   /**

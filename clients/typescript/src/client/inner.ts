@@ -3,6 +3,7 @@
 import { Backoff } from "../core/backoff.js";
 import type { FenceError } from "../core/errors.js";
 import { RequestIds } from "../core/ids.js";
+import type { Names } from "../core/options.js";
 import type { Registry } from "../guard/registry.js";
 import { tellSafely, type ClientEvent, type Hook } from "../hooks.js";
 import { errorOf, floorMs, isRetried, summary, type Answer, type Failure, type Read } from "../transport/answer.js";
@@ -21,6 +22,9 @@ export interface CallOptions {
   /** Ends the call; it fails with the signal's reason then. */
   readonly signal?: AbortSignal | undefined;
 }
+
+/** The names of options of every call. */
+export const CALL: Names<CallOptions> = { signal: "signal" };
 
 /** How a call goes on. */
 export interface Course extends CallOptions {

@@ -4,6 +4,7 @@ import { limitMs, ttlMs, type Duration } from "../core/durations.js";
 import { Misuse } from "../core/errors.js";
 import { randomHex, useRandomSource } from "../core/ids.js";
 import { bytesIn, ownerName } from "../core/names.js";
+import { checked, type Names } from "../core/options.js";
 import { Registry } from "../guard/registry.js";
 import type { Hook } from "../hooks.js";
 import { sleepAwareClock, Time, type Surroundings } from "../transport/time.js";
@@ -41,17 +42,39 @@ export interface ClientOptions extends Partial<Surroundings> {
   readonly onEvent?: Hook | undefined;
 }
 
+/** The names of options of a client. */
+export const CLIENT_NAMES: Names<ClientOptions> = {
+  owner: "text",
+  ttl: "value",
+  auth: "value",
+  headers: "value",
+  answerTimeout: "value",
+  idleTimeout: "value",
+  callTimeout: "value",
+  writeTimeout: "value",
+  retries: "flag",
+  traceparent: "function",
+  onEvent: "function",
+  fetch: "function",
+  now: "function",
+  setTimeout: "function",
+  clearTimeout: "function",
+  random: "function",
+};
+
 /** What all parts of a client share, from its options. */
 export function innerOf(
   urls: string | URL | readonly (string | URL)[],
   options: ClientOptions,
   platform: Platform,
 ): Inner {
+  checked("a client", options, CLIENT_NAMES);
   if (platform.fillRandom !== undefined) useRandomSource(platform.fillRandom);
   const send = options.fetch ?? platform.fetch();
   const time = new Time(surroundings(options, send));
   const { answerTimeout = "15s", idleTimeout = "30s", callTimeout = "30s", writeTimeout = "60s", auth } = options;
-  if (typeof auth === "string" && !isToken(auth)) throw new Misuse("auth is empty, or holds what a header cannot");
+  const isCredential = auth === undefined || typeof auth === "function" || (typeof auth === "string" && isToken(auth));
+  if (!isCredential) throw new Misuse("auth is empty, or holds what a header cannot");
   const transport = new Transport({
     fetch: send,
     time,

@@ -1,6 +1,7 @@
 // Durations as callers give them: a number of milliseconds, or text such as `30s` (CC5).
 
 import { Misuse } from "./errors.js";
+import { shown } from "./options.js";
 
 /** Milliseconds as a whole number, or text: a whole number and one of `ms`, `s`, `m`, `h`, `d`, such as `"30s"`. */
 export type Duration = number | string;
@@ -11,7 +12,8 @@ const DAY_MS = 86_400_000;
 /** The milliseconds of a duration; `undefined`: it is none. */
 export function parseDuration(given: Duration): number | undefined {
   if (typeof given === "number") return Number.isSafeInteger(given) && given >= 0 ? given : undefined;
-  const found = /^(0|[1-9][0-9]*)(ms|s|m|h|d)$/.exec(String(given));
+  // What merely reads as text, such as a list with one, is none.
+  const found = typeof given === "string" ? /^(0|[1-9][0-9]*)(ms|s|m|h|d)$/.exec(given) : null;
   if (found === null) return undefined;
   const ms = Number(found[1]) * (UNITS[found[2] ?? ""] ?? NaN);
   return Number.isSafeInteger(ms) ? ms : undefined;
@@ -21,9 +23,10 @@ export function parseDuration(given: Duration): number | undefined {
 export function durationMs(given: Duration, what: string, leastMs = 0, mostMs = Number.MAX_SAFE_INTEGER): number {
   const ms = parseDuration(given);
   if (ms !== undefined && ms >= leastMs && ms <= mostMs) return ms;
-  const shown = JSON.stringify(given);
   const bounds = mostMs < Number.MAX_SAFE_INTEGER ? `${leastMs} ms to ${mostMs} ms` : `${leastMs} ms or more`;
-  throw new Misuse(`${what} ${shown} is no duration from ${bounds}: milliseconds as a number, or text such as "30s"`);
+  throw new Misuse(
+    `${what} ${shown(given)} is no duration from ${bounds}: milliseconds as a number, or text such as "30s"`,
+  );
 }
 
 /** The ttl of a lock: `1s` to `24h`; `null` for `infinite`. */

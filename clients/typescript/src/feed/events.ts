@@ -1,9 +1,10 @@
 // The feed of committed writes as an iterator that goes on across broken connections (CC48).
 
-import type { CallOptions, Inner } from "../client/inner.js";
+import { CALL, type CallOptions, type Inner } from "../client/inner.js";
 import { anySignal } from "../client/signals.js";
 import { Backoff } from "../core/backoff.js";
 import { CursorVoid } from "../core/errors.js";
+import type { Names } from "../core/options.js";
 import type { WriteEvent } from "../wire.js";
 import { Connection, Passing, poll, WAIT_MS } from "./connection.js";
 
@@ -22,6 +23,13 @@ export interface EventsOptions extends CallOptions {
    */
   readonly onVoid?: "raise" | "continue" | undefined;
 }
+
+/** The names of options of the feed. */
+export const EVENTS_NAMES: Names<EventsOptions> = {
+  ...CALL,
+  after: "text",
+  onVoid: { raise: true, continue: true },
+};
 
 /** Something in the feed. Keep its `cursor` once the event was dealt with. */
 export type FeedEvent =

@@ -1,17 +1,18 @@
 // The guard: a lock or a fence in hand. Writes exist here only, so that none can be made without a token.
 
-import type { CallOptions } from "../client/inner.js";
+import { CALL, type CallOptions } from "../client/inner.js";
 import type { LossReason } from "../core/classes.js";
 import { Misuse } from "../core/errors.js";
 import type { GuardState } from "../core/lease.js";
 import { objectKey } from "../core/names.js";
+import { checked, mustBeFunction } from "../core/options.js";
 import type { StoredObject } from "../reading/object.js";
 import { Body, type BodyInput } from "../transport/body.js";
 import { Commit } from "../write/commit.js";
-import type { ObjectOptions, PutOptions } from "../write/options.js";
+import { ALL_NAMES, OBJECT_NAMES, PUT_NAMES, type ObjectOptions, type PutOptions } from "../write/options.js";
 import { put, remove, type Deleted, type Written } from "../write/put.js";
-import { once, update, updateJson, type Change, type Once, type UpdateOptions } from "../write/update.js";
-import { sendUpstream, type UpstreamAnswer, type UpstreamOptions } from "../write/upstream.js";
+import { once, update, UPDATE_NAMES, updateJson, type Change, type Once, type UpdateOptions } from "../write/update.js";
+import { sendUpstream, type UpstreamAnswer, type UpstreamMethod, type UpstreamOptions } from "../write/upstream.js";
 import type { Held } from "./held.js";
 
 /** A guard that nobody has any more ends, and its lock is given back (CC38). */
@@ -97,6 +98,7 @@ export class Guard {
    * certainly took no effect. Misuse: the gateway would refuse a name or an option.
    */
   async put(key: string, body: BodyInput, options: PutOptions = {}): Promise<Written> {
+    checked("put()", options, PUT_NAMES);
     return await put(this.#held, target(this.#held, options.resource), objectKey(key), new Body(body), options);
   }
 
@@ -106,6 +108,7 @@ export class Guard {
    * @throws As a put.
    */
   async delete(key: string, options: ObjectOptions = {}): Promise<Deleted> {
+    checked("delete()", options, OBJECT_NAMES);
     return await remove(this.#held, target(this.#held, options.resource), objectKey(key), options);
   }
 
@@ -115,7 +118,7 @@ export class Guard {
    * @throws As a put.
    */
   async deleteAll(options: Omit<ObjectOptions, "ifMatch"> = {}): Promise<Deleted> {
-    if ("ifMatch" in options) throw new Misuse("ifMatch is about one object: use expectVersion");
+    checked("deleteAll()", options, ALL_NAMES);
     return await remove(this.#held, target(this.#held, options.resource), undefined, options);
   }
 
@@ -136,6 +139,8 @@ export class Guard {
     change: (old: StoredObject | undefined) => Change | Promise<Change>,
     options: UpdateOptions = {},
   ): Promise<Written | undefined> {
+    mustBeFunction("update()", "change", change);
+    checked("update()", options, UPDATE_NAMES);
     return await update(this.#held, target(this.#held, options.resource), key, change, options);
   }
 
@@ -150,6 +155,8 @@ export class Guard {
     change: (old: T | undefined) => T | undefined | Promise<T | undefined>,
     options: UpdateOptions = {},
   ): Promise<T | undefined> {
+    mustBeFunction("updateJson()", "change", change);
+    checked("updateJson()", options, UPDATE_NAMES);
     return await updateJson(this.#held, target(this.#held, options.resource), key, change, options);
   }
 
@@ -160,16 +167,23 @@ export class Guard {
    * @throws What `work` throws, or what a read does.
    */
   async once<T>(key: string, work: () => Promise<T>, options: CallOptions = {}): Promise<Once<T>> {
-    return await once(this.#held, key, work, options);
+    mustBeFunction("once()", "work", work);
+    return await once(this.#held, key, work, checked("once()", options, CALL));
   }
 
   /**
-   * A request that changes something at an upstream. It is sent once, without a key of the library's own.
+   * A request that changes something at an upstream, at this path and query of it, encoded. It is sent once, without a
+   * key of the library's own.
    *
    * @throws OutcomeUnknown without a whole answer; LockLost; Misuse.
    */
-  async upstream(name: string, options: UpstreamOptions): Promise<UpstreamAnswer> {
-    return await sendUpstream(this.#held, name, options);
+  async upstream(
+    name: string,
+    method: UpstreamMethod,
+    path: string,
+    options: UpstreamOptions = {},
+  ): Promise<UpstreamAnswer> {
+    return await sendUpstream(this.#held, name, method, path, options);
   }
 }
 

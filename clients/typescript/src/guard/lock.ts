@@ -1,13 +1,22 @@
 // A lock in hand: it renews itself until it is released, lost, or nobody has it any more.
 
-import type { CallOptions } from "../client/inner.js";
+import { CALL, type CallOptions } from "../client/inner.js";
 import { ttlMs, type Duration } from "../core/durations.js";
+import { checked, type Names } from "../core/options.js";
 import { asyncDispose } from "../dispose.js";
 import { transfer, type Handoff, type Successor } from "../holding/handoff.js";
 import type { S3Access } from "../holding/s3.js";
 import { Guard, heldOf } from "./guard.js";
 import type { Held } from "./held.js";
 import { renewNow } from "./renewing.js";
+
+/** Options of a renewal. */
+export interface RenewOptions extends CallOptions {
+  /** What the lock lasts from now on without renewal: `1s` to `24h`, or `infinite`. */
+  readonly ttl?: Duration | undefined;
+}
+
+const RENEW_NAMES: Names<RenewOptions> = { ...CALL, ttl: "value" };
 
 /** A lock in hand. It renews itself; `release` gives it back. */
 export class Lock extends Guard {
@@ -56,13 +65,12 @@ export class Lock extends Guard {
   }
 
   /**
-   * Renews it now, for instance before something that takes long. Renewals go on by themselves. With a ttl (`1s` to
-   * `24h`, or `infinite`) the lock keeps that from now on.
+   * Renews it now, for instance before something that takes long. Renewals go on by themselves.
    *
    * @throws LockLost; Unavailable: nobody answered in time; Misuse: the ttl is none.
    */
-  async renew(options: CallOptions & { readonly ttl?: Duration | undefined } = {}): Promise<void> {
-    const { ttl, signal } = options;
+  async renew(options: RenewOptions = {}): Promise<void> {
+    const { ttl, signal } = checked("renew()", options, RENEW_NAMES);
     await renewNow(heldOf(this), ttl === undefined ? undefined : ttlMs(ttl), signal);
   }
 
@@ -83,7 +91,7 @@ export class Lock extends Guard {
    * @throws LockLost; Denied: it may not be handed to that principal; Unavailable: nobody answered in time.
    */
   async transfer(to: string | Successor, options: CallOptions = {}): Promise<Handoff> {
-    return await transfer(heldOf(this), to, options);
+    return await transfer(heldOf(this), to, checked("transfer()", options, CALL));
   }
 
   /** For `await using`: gives the lock back at the end of the block. Never fails; `check()` tells of a loss. */

@@ -2,9 +2,10 @@
 
 import { acquire } from "../acquire/acquire.js";
 import { wishOf, type LockOptions } from "../acquire/wish.js";
-import type { Inner } from "../client/inner.js";
+import { CALL, type Inner } from "../client/inner.js";
 import { portion } from "../core/backoff.js";
 import { durationMs, type Duration } from "../core/durations.js";
+import { checked, type Names } from "../core/options.js";
 import { heldOf } from "../guard/guard.js";
 import type { Lock } from "../guard/lock.js";
 import { inScope } from "../guard/registry.js";
@@ -17,14 +18,23 @@ export interface ElectOptions extends Pick<LockOptions, "ttl" | "owner" | "write
   readonly rejoin?: boolean | undefined;
 }
 
+const NAMES: Names<ElectOptions> = {
+  ...CALL,
+  ttl: "value",
+  owner: "text",
+  writers: "value",
+  stopGrace: "value",
+  rejoin: "flag",
+};
+
 /** Waits for the leadership, runs `work`, and stands again if it is lost. */
 export async function elect<T>(
   inner: Inner,
   name: string,
-  work: (lock: Lock) => T | Promise<T>,
   options: ElectOptions,
+  work: (lock: Lock) => T | Promise<T>,
 ): Promise<T> {
-  const { stopGrace = "10s", rejoin = true, ...candidacy } = options;
+  const { stopGrace = "10s", rejoin = true, ...candidacy } = checked("elect()", options, NAMES);
   const graceMs = durationMs(stopGrace, "stopGrace");
   const wish = wishOf(inner, name, { ...candidacy, wait: "forever" });
   const { time } = inner;

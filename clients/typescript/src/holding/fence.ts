@@ -1,10 +1,11 @@
 // The token of a lock of one's own (CC51), and a token that another process holds (CC40): guards without renewals.
 
-import type { CallOptions, Inner } from "../client/inner.js";
+import { CALL, type CallOptions, type Inner } from "../client/inner.js";
 import { Misuse } from "../core/errors.js";
 import { isUuid, uuidv7 } from "../core/ids.js";
 import { Lease } from "../core/lease.js";
 import { ownerName, resourceName, resourceNames, resourcePath } from "../core/names.js";
+import { checked, type Names } from "../core/options.js";
 import { Guard } from "../guard/guard.js";
 import { Held, type Grant } from "../guard/held.js";
 import { jsonRequest } from "../transport/request.js";
@@ -28,11 +29,14 @@ export interface FenceOptions extends CallOptions {
   readonly owner?: string | undefined;
 }
 
+const FENCE_NAMES: Names<FenceOptions> = { ...CALL, order: "value", id: "text", force: "flag", owner: "text" };
+
 /** A guard for the holder of a lock of another kind. It is not renewed: it is good until the fence is raised again. */
 export class Fence extends Guard {}
 
 /** Raises a fence. */
 export async function setFence(inner: Inner, resource: string, options: FenceOptions): Promise<Fence> {
+  checked("fence()", options, FENCE_NAMES);
   const name = resourceName(resource);
   const owner = ownerName(options.owner ?? inner.owner);
   const id = options.id ?? uuidv7();
@@ -55,17 +59,18 @@ function orderText(order: string | bigint | number): string {
 
 /** A token that another process holds. */
 export interface Lent {
-  readonly resources: string | readonly string[];
   readonly token: string;
   readonly id: string;
 }
 
+const LENT_NAMES: Names<Lent> = { token: "text", id: "text" };
+
 /** A guard for a token that another process holds. It is neither renewed nor given back, and numbers nothing. */
-export function lentGuard(inner: Inner, lent: Lent): Fence {
-  const { token, id } = lent;
+export function lentGuard(inner: Inner, resources: string | readonly string[], lent: Lent): Fence {
+  const { token, id } = checked("lent()", lent, LENT_NAMES);
   if (!isTokenText(token)) throw new Misuse("a token is text of digits");
   if (!isUuid(id)) throw new Misuse("the id of a lock is a UUID");
-  const grant = { id, token, resources: resourceNames(lent.resources), owner: inner.owner };
+  const grant = { id, token, resources: resourceNames(resources), owner: inner.owner };
   return new Fence(new Held(inner, withoutRenewals(inner, grant, false)));
 }
 

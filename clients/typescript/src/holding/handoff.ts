@@ -1,12 +1,13 @@
 // Hands a lock over to another process, without a moment in which nobody holds it (CC50).
 
 import { versionsOf } from "../acquire/acquire.js";
-import type { CallOptions, Inner } from "../client/inner.js";
+import { CALL, type CallOptions, type Inner } from "../client/inner.js";
 import { lossReasonOf } from "../core/classes.js";
 import { FenceError, GatewayFault, Misuse, Unavailable } from "../core/errors.js";
 import { isUuid, uuidv7 } from "../core/ids.js";
 import { Lease } from "../core/lease.js";
 import { ownerName, principalName } from "../core/names.js";
+import { checked, type Names } from "../core/options.js";
 import { base64, fromBase64 } from "../core/sha256.js";
 import { Held } from "../guard/held.js";
 import { Lock } from "../guard/lock.js";
@@ -26,6 +27,8 @@ export interface Successor {
   /** The principal whose the lock will be; by default it stays the caller's. */
   readonly principal?: string | undefined;
 }
+
+const SUCCESSOR_NAMES: Names<Successor> = { owner: "text", principal: "text" };
 
 /** What a handoff tells. */
 interface HandedOver {
@@ -114,7 +117,7 @@ export function isTokenText(token: unknown): token is string {
 
 /** Hands the lock of a guard to a successor. */
 export async function transfer(held: Held, to: string | Successor, options: CallOptions): Promise<Handoff> {
-  const successor = typeof to === "string" ? { owner: to } : to;
+  const successor = typeof to === "string" ? { owner: to } : checked("transfer()", to, SUCCESSOR_NAMES);
   const owner = ownerName(successor.owner);
   const principal = successor.principal === undefined ? undefined : principalName(successor.principal);
   const id = uuidv7();
@@ -163,8 +166,11 @@ export interface AdoptOptions extends CallOptions {
   readonly onUncertain?: "stop" | "hold" | undefined;
 }
 
+const ADOPT_NAMES: Names<AdoptOptions> = { ...CALL, numbers: "flag", onUncertain: { stop: true, hold: true } };
+
 /** Takes up a lock that was handed over: renews it at once, which shows that it is good. */
 export async function adopt(inner: Inner, handoff: Handoff, options: AdoptOptions): Promise<Lock> {
+  checked("adopt()", options, ADOPT_NAMES);
   const { time } = inner;
   const sentMs = time.now();
   const request = jsonRequest(`/locks/${handoff.id}/renew`, {});

@@ -1,10 +1,11 @@
 // Parts of a job, for as many workers as there are (CC54).
 
 import { acquire } from "../acquire/acquire.js";
-import { wishOf, type LockOptions } from "../acquire/wish.js";
+import { wishOf, type KeepOptions } from "../acquire/wish.js";
 import type { Inner } from "../client/inner.js";
-import { Busy, Misuse } from "../core/errors.js";
+import { Busy } from "../core/errors.js";
 import { resourceName } from "../core/names.js";
+import { whole } from "../core/options.js";
 import { SHARDS_MAX, shardName } from "../core/slots.js";
 import type { Lock } from "../guard/lock.js";
 
@@ -20,7 +21,7 @@ export async function* shards(
   inner: Inner,
   name: string,
   count: number,
-  options: Omit<LockOptions, "wait">,
+  options: KeepOptions,
 ): AsyncGenerator<Shard, void, undefined> {
   for (const index of shuffled(count, inner.time.draw)) {
     const lock = await tryAcquire(inner, shardName(name, index, count), options);
@@ -34,8 +35,7 @@ export async function* shards(
  * @throws Misuse
  */
 export function checkShards(name: string, count: number): void {
-  if (!Number.isInteger(count) || count < 1 || count > SHARDS_MAX)
-    throw new Misuse(`there are 1 to ${SHARDS_MAX} shards`);
+  whole("the number of shards", count, count, 1, SHARDS_MAX);
   resourceName(shardName(name, 0, count));
 }
 
@@ -43,7 +43,7 @@ export function checkShards(name: string, count: number): void {
 export async function tryAcquire(
   inner: Inner,
   names: string | readonly string[],
-  options: Omit<LockOptions, "wait">,
+  options: KeepOptions,
 ): Promise<Lock | undefined> {
   try {
     return await acquire(inner, wishOf(inner, names, { ...options, wait: undefined }));

@@ -8,6 +8,7 @@ import { portion } from "../core/backoff.js";
 import { Busy, GatewayFault, LockLost, Misuse } from "../core/errors.js";
 import { uuidv7 } from "../core/ids.js";
 import { resourcePath } from "../core/names.js";
+import { mustBeFunction } from "../core/options.js";
 import {
   begins,
   CAUGHT_UP_MAX,
@@ -148,6 +149,7 @@ export class Job {
    * that somebody else has the lock.
    */
   async run<T>(body: RunBody<T>): Promise<JobEnd<T>> {
+    mustBeFunction("run()", "the body of the run", body);
     const { everyMs, shard, shards, slot: named } = this.#terms;
     const slot = everyMs === undefined ? named : slotAt(everyMs, await gatewaySecond(this.#inner));
     if (shards !== undefined) return this.#shards(shards, slot, body);
@@ -336,7 +338,7 @@ class Part<T> {
     if (overlap !== "replace") return undefined;
     // What is too late to begin ends nobody's run.
     if (isSkipped(this.#terms, slot, await gatewaySecond(this.#inner))) return undefined;
-    await new Admin(this.#inner).break(this.#resource, { reason: reason! });
+    await new Admin(this.#inner).break(this.#resource, reason!);
     const other = await take(wait ?? REPLACED_WITHIN);
     return other && { lock: other, reason };
   }

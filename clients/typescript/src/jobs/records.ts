@@ -1,10 +1,11 @@
 // What is kept of a job and its runs (docs/jobs.md), and what a caller asks for: without clocks, and without a gateway.
 
-import type { CallOptions } from "../client/inner.js";
+import { CALL, type CallOptions } from "../client/inner.js";
 import type { LockOptions } from "../acquire/wish.js";
 import { durationMs, type Duration } from "../core/durations.js";
 import { Misuse } from "../core/errors.js";
 import { reasonText } from "../core/names.js";
+import { checked, whole, type Names } from "../core/options.js";
 import { intervalSeconds, isLate, jobResource, slotSecond, type ShardOf } from "../core/slots.js";
 import type { Word } from "../wire.js";
 
@@ -55,6 +56,28 @@ export interface JobOptions extends CallOptions, Pick<LockOptions, "ttl" | "owne
   /** How long a run may take. Its signal is aborted then. */
   readonly maxRuntime?: Duration | undefined;
 }
+
+const NAMES: Names<JobOptions> = {
+  ...CALL,
+  every: "value",
+  slot: "text",
+  overdueAfter: "value",
+  once: { done: true, claimed: true },
+  overlap: { skip: true, wait: true, replace: true },
+  wait: "value",
+  reason: "text",
+  catchUp: { none: true, last: true, all: true },
+  ttl: "value",
+  owner: "text",
+  keep: "value",
+  resume: "flag",
+  retries: "value",
+  backoff: "value",
+  shard: "value",
+  shards: "value",
+  concurrency: "value",
+  maxRuntime: "value",
+};
 
 /** How a run stands. */
 export type RunStatus = Word<"started" | "succeeded" | "failed" | "cancelled" | "timed_out" | "abandoned" | "skipped">;
@@ -145,10 +168,8 @@ export interface Terms {
  * @throws Misuse
  */
 export function termsOf(name: string, options: JobOptions): Terms {
-  const { every, slot, shard, shards, reason, wait, signal, ttl, owner } = options;
-  const overlap = word("overlap", options.overlap, ["skip", "wait", "replace"]);
-  const catchUp = word("catchUp", options.catchUp, ["last", "all", "none"]);
-  const once = word("once", options.once, ["done", "claimed"]);
+  const { every, slot, shard, shards, reason, wait, signal, ttl, owner } = checked("job()", options, NAMES);
+  const { overlap = "skip", catchUp = "last", once = "done" } = options;
   const retries = whole("retries", options.retries, 0, 0);
   const everyMs = every === undefined ? undefined : durationMs(every, "every");
   if (everyMs !== undefined) intervalSeconds(everyMs);
@@ -190,18 +211,6 @@ export function termsOf(name: string, options: JobOptions): Terms {
     concurrency: whole("concurrency", options.concurrency, 1, 1),
     signal,
   };
-}
-
-function word<W extends string>(name: string, given: W | undefined, words: readonly [W, ...W[]]): W {
-  const found = given ?? words[0];
-  if (!words.includes(found)) throw new Misuse(`${name} is one of ${words.join(", ")}`);
-  return found;
-}
-
-function whole(name: string, given: number | undefined, usual: number, least: number): number {
-  const found = given ?? usual;
-  if (!Number.isSafeInteger(found) || found < least) throw new Misuse(`${name} is a whole number from ${least}`);
-  return found;
 }
 
 /** Whether a slot is recorded as skipped instead of run. */

@@ -4,8 +4,9 @@ import { open, rename, rm, type FileHandle } from "node:fs/promises";
 import { dirname } from "node:path";
 import type { Fencegate } from "../client/fencegate.js";
 import { Misuse } from "../core/errors.js";
+import { checked, type Names } from "../core/options.js";
 import { randomHex } from "../core/ids.js";
-import type { VersionOptions } from "../reading/object.js";
+import { VERSION_NAMES, type VersionOptions } from "../reading/object.js";
 import { pieces } from "../transport/body.js";
 
 /** Options of a download. */
@@ -13,6 +14,8 @@ export interface DownloadOptions extends VersionOptions {
   /** Is told how many bytes have come so far, and how many there are. */
   readonly onProgress?: ((bytes: number, size: number) => void) | undefined;
 }
+
+const NAMES: Names<DownloadOptions> = { ...VERSION_NAMES, onProgress: "function" };
 
 /** What a download gave. */
 export interface Downloaded {
@@ -33,7 +36,7 @@ export async function download(
   path: string,
   options: DownloadOptions = {},
 ): Promise<Downloaded> {
-  const { onProgress, ...reading } = options;
+  const { onProgress, ...reading } = checked("download()", options, NAMES);
   const response = await client.open(resource, key, reading);
   const part = `${path}.${randomHex(4)}.part`;
   try {

@@ -4,11 +4,13 @@
 import { Agent as HttpAgent, request as httpRequest, type IncomingMessage, type RequestOptions } from "node:http";
 import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
 import { Readable } from "node:stream";
+import { checked, whole, type Names } from "../core/options.js";
 import { pieces } from "../transport/body.js";
 import type { Sender } from "../transport/transport.js";
 
 /** How long a connection may take to be made (CC9). */
 const CONNECT_WITHIN_MS = 3_000;
+const DAY_MS = 86_400_000;
 /** How long a connection is kept that nobody uses. */
 const IDLE_MS = 60_000;
 
@@ -24,6 +26,8 @@ export interface NodeFetchOptions {
   readonly connectTimeoutMs?: number | undefined;
 }
 
+const NAMES: Names<NodeFetchOptions> = { ca: "value", cert: "text", key: "text", connectTimeoutMs: "value" };
+
 /** That no connection could be made, so that surely nothing was sent. */
 class NotConnected extends Error {
   readonly syscall = "connect";
@@ -35,7 +39,8 @@ function notConnected(cause: Error): NotConnected {
 
 /** A `fetch` for the option of that name. It takes what this library sends: it is none for general use. */
 export function nodeFetch(options: NodeFetchOptions = {}): Sender {
-  const { ca, cert, key, connectTimeoutMs = CONNECT_WITHIN_MS } = options;
+  const { ca, cert, key } = checked("nodeFetch()", options, NAMES);
+  const connectTimeoutMs = whole("connectTimeoutMs", options.connectTimeoutMs, CONNECT_WITHIN_MS, 1, DAY_MS);
   // The last, since a gateway on this machine may listen on one of the two addresses of `localhost` alone.
   const kept = { keepAlive: true, maxFreeSockets: 64, autoSelectFamily: true, timeout: IDLE_MS };
   const agents = {

@@ -2,8 +2,9 @@
 
 import { readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
-import type { ClientOptions } from "../client/options.js";
+import { CLIENT_NAMES, type ClientOptions } from "../client/options.js";
 import { Denied, Misuse } from "../core/errors.js";
+import { checked } from "../core/options.js";
 import { nodeFetch } from "./http.js";
 import { Fencegate } from "./main.js";
 
@@ -19,6 +20,7 @@ export { nodeFetch, type NodeFetchOptions } from "./http.js";
  * @throws Misuse: `FENCE_URL` is missing, or one of them makes no sense.
  */
 export function fromEnv(options: ClientOptions = {}): Fencegate {
+  checked("fromEnv()", options, CLIENT_NAMES);
   const urls = variable("FENCE_URL");
   if (urls === undefined) throw new Misuse("FENCE_URL is not set: where is the gateway?");
   const [token, tokenFile] = [variable("FENCE_AUTH_TOKEN"), variable("FENCE_AUTH_TOKEN_FILE")];
@@ -35,7 +37,9 @@ export function fromEnv(options: ClientOptions = {}): Fencegate {
     fetch: nodeFetch({ ca, cert, key }),
     traceparent: tracer(),
   };
-  return new Fencegate(urls, { ...known, ...options });
+  // An option that is `undefined` is not given, and hides nothing.
+  const given = Object.entries(options).filter(([, value]) => value !== undefined);
+  return new Fencegate(urls, { ...known, ...Object.fromEntries(given) });
 }
 
 /**

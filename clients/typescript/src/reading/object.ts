@@ -1,8 +1,9 @@
 // Whole objects, and what can be said of them without their bytes (CC47).
 
-import type { CallOptions, Course, Inner } from "../client/inner.js";
+import { CALL, type CallOptions, type Course, type Inner } from "../client/inner.js";
 import { Changed, FenceError, GatewayFault, Misuse } from "../core/errors.js";
 import { objectKey, objectPath, query, resourceName } from "../core/names.js";
+import { shown, type Names } from "../core/options.js";
 import { sha256OfHeader } from "../core/sha256.js";
 import { concat } from "../core/sse.js";
 import type { Request } from "../transport/request.js";
@@ -24,6 +25,11 @@ export interface GetOptions extends VersionOptions {
   /** Refuses objects of more bytes than this; by default 16 MiB. */
   readonly limit?: number | undefined;
 }
+
+/** The names of options of reads. */
+export const VERSION_NAMES: Names<VersionOptions> = { ...CALL, version: "value" };
+/** The names of options of reads of whole objects. */
+export const GET_NAMES: Names<GetOptions> = { ...VERSION_NAMES, limit: "value" };
 
 /** What a gateway says of an object beside its bytes. */
 export interface ObjectHead {
@@ -145,6 +151,7 @@ export async function getObject(
   options: GetOptions,
 ): Promise<StoredObject> {
   const { signal, version, limit = SIZE_MAX } = options;
+  if (typeof limit !== "number" || !(limit >= 0)) throw new Misuse(`limit is a number of bytes, not ${shown(limit)}`);
   const target = objectTarget(inner, resource, key, version);
   const untilMs = inner.callUntilMs();
   for (let restarts = 0; ; restarts += 1) {

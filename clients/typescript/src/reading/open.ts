@@ -1,7 +1,8 @@
 // An object as a `Response`, whose body goes on where it broke off.
 
 import type { Inner } from "../client/inner.js";
-import { objectTarget, type VersionOptions } from "./object.js";
+import { objectTarget, VERSION_NAMES, type VersionOptions } from "./object.js";
+import type { Names } from "../core/options.js";
 import { openObject, type Range } from "./reader.js";
 
 /** Options of an object that is streamed. */
@@ -9,6 +10,9 @@ export interface OpenOptions extends VersionOptions {
   /** Only these bytes. Their SHA-256 is not checked: the gateway has that of the whole. */
   readonly range?: Range | undefined;
 }
+
+/** The names of options of an object that is streamed. */
+export const OPEN_NAMES: Names<OpenOptions> = { ...VERSION_NAMES, range: "value" };
 
 /** Opens an object of any size. */
 export async function openResponse(

@@ -1,8 +1,9 @@
 // Lists: page by page, or item by item as the pages come (CC47).
 
-import type { CallOptions, Inner } from "../client/inner.js";
+import { CALL, type CallOptions, type Inner } from "../client/inner.js";
 import { GatewayFault } from "../core/errors.js";
 import { prefixText, query } from "../core/names.js";
+import { whole, type Names } from "../core/options.js";
 import type { Page } from "../wire.js";
 
 /** The most items of a page, and what is asked for by default: a gateway gives no more. */
@@ -19,6 +20,11 @@ export interface PrefixOptions extends ListOptions {
   /** Only names that begin with this, at most 1,024 bytes. */
   readonly prefix?: string | undefined;
 }
+
+/** The names of options of lists. */
+export const LIST_NAMES: Names<ListOptions> = { ...CALL, pageSize: "value" };
+/** The names of options of lists of names. */
+export const PREFIX_NAMES: Names<PrefixOptions> = { ...LIST_NAMES, prefix: "text" };
 
 /** A list that is read as it is needed. Nothing is asked before the first item. */
 export class Listing<T> implements AsyncIterable<T> {
@@ -37,13 +43,13 @@ export class Listing<T> implements AsyncIterable<T> {
     options: PrefixOptions,
     parameters: Readonly<Record<string, string | undefined>> = {},
   ) {
-    const { prefix, pageSize = PAGE_SIZE_MAX } = options;
+    const { prefix, pageSize } = options;
     this.#inner = inner;
     this.#call = call;
     this.#path = path;
     this.#options = options;
     this.#parameters = { prefix: prefix === undefined ? undefined : prefixText(prefix), ...parameters };
-    this.#limit = Math.min(PAGE_SIZE_MAX, Math.max(1, Math.floor(pageSize)));
+    this.#limit = whole("pageSize", pageSize, PAGE_SIZE_MAX, 1, PAGE_SIZE_MAX);
   }
 
   /** One page: the first, or with the `next_cursor` of a page the one behind it. */

@@ -76,7 +76,7 @@ const COMMANDS: Record<string, Command> = {
   async break(fields, signal) {
     const [resource, reason, after] = [fields.text("resource"), fields.text("reason"), fields.optional("after")];
     fields.end();
-    await state.client.admin.break(resource, { reason, after, signal });
+    await state.client.admin.break(resource, reason, { after, signal });
     return {};
   },
   beat(fields) {

@@ -25,5 +25,5 @@ export function fakeLock(resources: readonly string[], token: string): FakeLock 
   const now = inner.time.now();
   const lease = new Lease(now, now, { leftMs: null, ttlMs: null }, { onUncertain: "stop", isRenewed: false }, 0.5);
   const terms = { owner: "fake", isOurs: false, isNumbered: true, isOrdered: false, lease };
-  return new FakeLock(new Held(inner, { id: uuidv7(), token, resources: [...resources].sort(), ...terms }), false);
+  return new FakeLock(new Held(inner, { id: uuidv7(), token, resources, ...terms }), false);
 }

@@ -5,6 +5,8 @@ import { once } from "node:events";
 import { readdir, readFile } from "node:fs/promises";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
+import { resourceNames } from "../core/names.js";
+import { checked, type Names } from "../core/options.js";
 import { asyncDispose } from "../dispose.js";
 import { Busy, Misuse, NotFound, Unavailable, type LossReason } from "../index.js";
 import { fakeLock as makeFakeLock, type FakeLock } from "./fake.js";
@@ -24,6 +26,8 @@ export interface GatewayOptions {
   /** More arguments of `fencegate dev`, such as `["--cors-origin", "http://localhost:3000"]`. */
   readonly args?: readonly string[] | undefined;
 }
+
+const GATEWAY_NAMES: Names<GatewayOptions> = { args: "value" };
 
 /** A gateway of your own, which forgets everything when it ends. */
 export class Gateway {
@@ -80,7 +84,7 @@ export class Gateway {
   async takeOver(resource: string): Promise<Lock> {
     for (let turn = 0; turn < TAKE_OVERS; turn += 1) {
       try {
-        await this.client.admin.break(resource, { reason: "taken over in a test" });
+        await this.client.admin.break(resource, "taken over in a test");
       } catch (error) {
         if (!(error instanceof NotFound)) throw error;
       }
@@ -106,13 +110,14 @@ export class Gateway {
  * @throws Misuse: the program cannot be started, or ends without saying where it listens.
  */
 export async function startGateway(options: GatewayOptions = {}): Promise<Gateway> {
+  const { args = [] } = checked("startGateway()", options, GATEWAY_NAMES);
   const program = process.env[PROGRAM] || "fencegate";
   const wrong = (why: string): Misuse =>
     new Misuse(
       `no gateway for tests: \`${program} dev\` ${why}; put fencegate on the path, or its path into ${PROGRAM}`,
     );
   // It ends when its standard input does.
-  const child = spawn(program, ["dev", ...(options.args ?? [])], { stdio: ["pipe", "pipe", "inherit"] });
+  const child = spawn(program, ["dev", ...args], { stdio: ["pipe", "pipe", "inherit"] });
   const line = await new Promise<string>((resolve, reject) => {
     const late = setTimeout(() => reject(wrong("said nothing for two minutes")), STARTS_WITHIN_MS);
     child.once("error", (error) => reject(wrong(`did not start: ${error.message}`)));
@@ -139,16 +144,18 @@ export async function startGateway(options: GatewayOptions = {}): Promise<Gatewa
 
 /** Options of a fake lock. */
 export interface FakeLockOptions {
-  readonly resources?: readonly string[] | undefined;
   readonly token?: string | undefined;
 }
+
+const FAKE_NAMES: Names<FakeLockOptions> = { token: "text" };
 
 /**
  * A lock without a gateway, to test how your work takes a loss: `lock.lose("superseded")`. There is no storage behind
  * it: its writes are `Misuse`. For those, `startGateway` has a real one.
  */
-export function fakeLock(options: FakeLockOptions = {}): FakeLock {
-  return makeFakeLock(options.resources ?? ["fake"], options.token ?? "1");
+export function fakeLock(resources: string | readonly string[] = "fake", options: FakeLockOptions = {}): FakeLock {
+  const { token = "1" } = checked("fakeLock()", options, FAKE_NAMES);
+  return makeFakeLock(resourceNames(resources), token);
 }
 
 export type { LossReason };

@@ -4,13 +4,14 @@ import { GatewayFault, Misuse } from "../core/errors.js";
 import { randomHex } from "../core/ids.js";
 import { operationList, partHead, partsTail, type CommitOperation } from "../core/multipart.js";
 import { contentTypeText, entityTags, objectKey, resourceName } from "../core/names.js";
+import { checked, type Names } from "../core/options.js";
 import type { Condition } from "../core/settling.js";
 import { concat } from "../core/sse.js";
 import type { Held } from "../guard/held.js";
 import { Body, type BodyInput } from "../transport/body.js";
 import { isServer } from "../transport/runtime.js";
 import type { CommitResult, CommittedAnswer, CommittedResource, Operation } from "../wire.js";
-import { prepare, versionText, type WriteOptions } from "./options.js";
+import { prepare, versionText, WRITE_NAMES, type WriteOptions } from "./options.js";
 import { Writing, type Effect, type Receipt } from "./sending.js";
 
 /** The most operations of one commit. */
@@ -29,6 +30,9 @@ export interface CommitPutOptions {
 
 /** Options of one delete of a commit. */
 export type CommitDeleteOptions = Pick<CommitPutOptions, "ifMatch">;
+
+const DELETE_NAMES: Names<CommitDeleteOptions> = { ifMatch: "text" };
+const PUT_NAMES: Names<CommitPutOptions> = { ...DELETE_NAMES, contentType: "text", ifAbsent: "flag" };
 
 /** What a commit became. */
 export interface Committed {
@@ -68,7 +72,7 @@ export class Commit {
   put(resource: string, key: string, body: BodyInput, options: CommitPutOptions = {}): this {
     const kept = new Body(body);
     if (!kept.isReplayable) throw new Misuse("a commit takes bodies that can be sent again");
-    const { contentType, ifMatch, ifAbsent } = options;
+    const { contentType, ifMatch, ifAbsent } = checked("put()", options, PUT_NAMES);
     this.#operations.push({
       op: "put",
       resource: resourceName(resource),
@@ -87,7 +91,8 @@ export class Commit {
    *
    * @throws Misuse: a name or an option is none.
    */
-  delete(resource: string, key: string, { ifMatch }: CommitDeleteOptions = {}): this {
+  delete(resource: string, key: string, options: CommitDeleteOptions = {}): this {
+    const { ifMatch } = checked("delete()", options, DELETE_NAMES);
     const tags = ifMatch === undefined ? undefined : entityTags(ifMatch);
     this.#operations.push({ op: "delete", resource: resourceName(resource), key: objectKey(key), if_match: tags });
     return this;
@@ -110,6 +115,7 @@ export class Commit {
    * or more than 1,000, an object comes twice, or the guard does not cover a resource.
    */
   async send(options: WriteOptions = {}): Promise<Committed> {
+    checked("send()", options, WRITE_NAMES);
     const resource = this.#check();
     const boundary = `fencegate-${randomHex(16)}`;
     const body = new Body(await this.#body(boundary));

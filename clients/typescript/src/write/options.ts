@@ -1,10 +1,11 @@
 // What writes of objects can be told, and the request that each of their attempts sends.
 
-import type { CallOptions } from "../client/inner.js";
+import { CALL, type CallOptions } from "../client/inner.js";
 import { limitMs, type Duration } from "../core/durations.js";
 import { Misuse } from "../core/errors.js";
 import { uuidv7 } from "../core/ids.js";
 import { entityTags, idempotencyKey } from "../core/names.js";
+import type { Names } from "../core/options.js";
 import type { Condition } from "../core/settling.js";
 import type { Held } from "../guard/held.js";
 import type { Body } from "../transport/body.js";
@@ -44,6 +45,25 @@ export interface PutOptions extends ObjectOptions {
   /** `false`: without `Repr-Digest`, which costs a reading of the body before it is sent. */
   readonly digest?: boolean | undefined;
 }
+
+/** The names of options of writes. */
+export const WRITE_NAMES: Names<WriteOptions> = {
+  ...CALL,
+  idempotencyKey: "text",
+  within: "value",
+  retries: "flag",
+  rideOut: "flag",
+};
+/** The names of options of writes of all of a resource. */
+export const ALL_NAMES: Names<Omit<ObjectOptions, "ifMatch">> = {
+  ...WRITE_NAMES,
+  resource: "text",
+  expectVersion: "value",
+};
+/** The names of options of writes of one object. */
+export const OBJECT_NAMES: Names<ObjectOptions> = { ...ALL_NAMES, ifMatch: "text" };
+/** The names of options of a put. */
+export const PUT_NAMES: Names<PutOptions> = { ...OBJECT_NAMES, contentType: "text", ifAbsent: "flag", digest: "flag" };
 
 /** A write, as every attempt sends it. */
 export interface Prepared {

@@ -1,8 +1,9 @@
 // An outcome that is unknown, and how to find it out (CC24, CC25).
 
-import type { CallOptions, Inner } from "../client/inner.js";
+import { CALL, type CallOptions, type Inner } from "../client/inner.js";
 import { durationMs, type Duration } from "../core/durations.js";
 import { FenceError, Unavailable, type ErrorDetails } from "../core/errors.js";
+import { checked, type Names } from "../core/options.js";
 import { operationOfId } from "../reading/operations.js";
 import type { Operation } from "../wire.js";
 import type { Known, Writing } from "./sending.js";
@@ -22,6 +23,8 @@ export interface ResolveOptions extends CallOptions {
   /** For how long; by default 30 s. */
   readonly within?: Duration | undefined;
 }
+
+const NAMES: Names<ResolveOptions> = { ...CALL, within: "value" };
 
 /** A write of objects, which can be sent again under its key; or a request to an upstream, which never is. */
 type How = { is: "write"; writing: Writing } | { is: "forward"; inner: Inner };
@@ -63,6 +66,7 @@ export class OutcomeUnknown extends FenceError {
    * @throws OutcomeUnknown: it is unknown still.
    */
   async resolve(options: ResolveOptions = {}): Promise<Settled> {
+    checked("resolve()", options, NAMES);
     const withinMs = durationMs(options.within ?? WITHIN_MS, "within");
     if (this.#how.is === "write") return settled(await this.#how.writing.goOn(withinMs, options.signal));
     return this.#lookUp(this.#how.inner, withinMs, options.signal);
@@ -76,6 +80,7 @@ export class OutcomeUnknown extends FenceError {
    * @throws OutcomeUnknown: no gateway could be asked.
    */
   async abandon(options: ResolveOptions = {}): Promise<Settled> {
+    checked("abandon()", options, NAMES);
     if (this.#how.is === "forward") return this.resolve(options);
     const { writing } = this.#how;
     const isBuried = await writing.held.bury(durationMs(options.within ?? WITHIN_MS, "within"));

@@ -1,10 +1,11 @@
 // Read, change, write: again from the reading, if somebody else changed it in between (CC41). And work that is done once
 // for each key (CC42).
 
-import type { CallOptions } from "../client/inner.js";
+import { CALL, type CallOptions } from "../client/inner.js";
 import { Backoff } from "../core/backoff.js";
 import { Changed, Misuse, NotFound } from "../core/errors.js";
 import { objectKey } from "../core/names.js";
+import type { Names } from "../core/options.js";
 import type { Held } from "../guard/held.js";
 import { getObject, isAbsent, type StoredObject } from "../reading/object.js";
 import { operationOfKey } from "../reading/operations.js";
@@ -28,6 +29,9 @@ export type Change = BodyInput | typeof DELETE | typeof KEEP;
 
 /** Options of an update. */
 export interface UpdateOptions extends CallOptions, Pick<PutOptions, "resource" | "contentType" | "within"> {}
+
+/** The names of options of an update. */
+export const UPDATE_NAMES: Names<UpdateOptions> = { ...CALL, resource: "text", contentType: "text", within: "value" };
 
 /** What became of work that is done once. */
 export type Once<T> =

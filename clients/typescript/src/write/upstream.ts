@@ -1,7 +1,7 @@
 // Requests to an upstream under a guard (CC20a). They are sent once: the gateway cannot know what a service of somebody
 // else does with a second one.
 
-import type { CallOptions } from "../client/inner.js";
+import { CALL, type CallOptions } from "../client/inner.js";
 import {
   classOfProblem,
   detailsOf,
@@ -12,6 +12,7 @@ import {
   type Problem,
 } from "../core/errors.js";
 import { RequestIds } from "../core/ids.js";
+import { checked, type Names } from "../core/options.js";
 import type { Held } from "../guard/held.js";
 import { errorOf, summary, type Answer, type Failure } from "../transport/answer.js";
 import { Body, type BodyInput } from "../transport/body.js";
@@ -29,12 +30,14 @@ const ALLOWED = new Set(
 
 /** Options of a request to an upstream. */
 export interface UpstreamOptions extends CallOptions {
-  readonly method: "PUT" | "POST" | "DELETE" | "PATCH";
-  /** The path and query at the upstream, encoded. */
-  readonly path: string;
   readonly headers?: Readonly<Record<string, string>> | undefined;
   readonly body?: BodyInput | undefined;
 }
+
+/** What changes something at an upstream. */
+export type UpstreamMethod = "PUT" | "POST" | "DELETE" | "PATCH";
+
+const NAMES: Names<UpstreamOptions> = { ...CALL, headers: "value", body: "value" };
 
 /** What an upstream answered. */
 export interface UpstreamAnswer {
@@ -50,8 +53,14 @@ export interface UpstreamAnswer {
 }
 
 /** Sends a request to an upstream, once. */
-export async function sendUpstream(held: Held, upstream: string, options: UpstreamOptions): Promise<UpstreamAnswer> {
-  const request = requestOf(held, upstream, options);
+export async function sendUpstream(
+  held: Held,
+  upstream: string,
+  method: UpstreamMethod,
+  path: string,
+  options: UpstreamOptions,
+): Promise<UpstreamAnswer> {
+  const request = requestOf(held, upstream, method, path, checked("upstream()", options, NAMES));
   const { inner } = held;
   const { signal } = options;
   const beganMs = inner.time.now();
@@ -74,9 +83,14 @@ export async function sendUpstream(held: Held, upstream: string, options: Upstre
   }
 }
 
-function requestOf(held: Held, upstream: string, options: UpstreamOptions): Request {
-  const { method } = options;
-  const path = options.path.replace(/^\/+/, "");
+function requestOf(
+  held: Held,
+  upstream: string,
+  method: UpstreamMethod,
+  given: string,
+  options: UpstreamOptions,
+): Request {
+  const path = String(given).replace(/^\/+/, "");
   if (!/^[A-Za-z0-9_.-]{1,64}$/.test(upstream) || isDots(upstream)) {
     throw new Misuse("an upstream's name has 1 to 64 of A-Z a-z 0-9 _ - .");
   }

@@ -185,7 +185,7 @@ test("a break with a delay warns, then the guard is lost in time", async () => {
   const [fg, name] = [await client({ onEvent: (event) => events.push(event) }), fresh()];
   const lock = await fg.acquire(name, { ttl: "30s" });
   // The next renewal, after 10 s, tells the holder.
-  await fg.admin.break(name, { reason: "to be moved", after: "20s" });
+  await fg.admin.break(name, "to be moved", { after: "20s" });
   await until(() => events.some((event) => event.type === "breaking"));
   assert.equal(lock.state, "held");
   assert.ok((lock.breaksInMs ?? Infinity) <= 20_000);
@@ -248,12 +248,12 @@ test("a handoff that is none is refused", async () => {
 test("a token that is lent writes without numbers", async () => {
   const [fg, name] = [await client(), fresh()];
   const lock = await fg.acquire(name, { numbers: false });
-  const lent = fg.lent({ resources: name, token: lock.token, id: lock.id });
+  const lent = fg.lent(name, { token: lock.token, id: lock.id });
   assert.equal((await lent.put("a", "1")).receipt.number, undefined);
   assert.equal((await lock.put("a", "2")).receipt.number, undefined);
   await lock.release();
   assert.ok((await failure(lent.put("a", "3"))) instanceof LockLost);
-  assert.throws(() => fg.lent({ resources: name, token: "01", id: lock.id }), Misuse);
+  assert.throws(() => fg.lent(name, { token: "01", id: lock.id }), Misuse);
 });
 
 test("a fence is for locks that are kept elsewhere, and its order rises", async () => {
@@ -296,8 +296,8 @@ test("what makes no sense is refused before anything is sent", async () => {
     fg.acquire("r", { stallAfter: 0 }),
     fg.get("r", "a//b"),
     fg.get("r", "k", { version: 0 }),
-    fg.admin.freeze("r", { reason: "" }),
-    fg.admin.break("r", { reason: "x", after: "25h" }),
+    fg.admin.freeze("r", ""),
+    fg.admin.break("r", "x", { after: "25h" }),
   ];
   for (const one of wrong) assert.ok((await failure(one)) instanceof Misuse);
   assert.throws(() => fg.shards("r", 0), Misuse);
@@ -322,19 +322,15 @@ test("one leads at a time, and the next does when it resigns or loses", async ()
   const stand = async (owner: string, losesFirst: boolean): Promise<string> => {
     const fg = await client();
     let terms = 0;
-    return fg.elect(
-      name,
-      async (lock) => {
-        leads.push(owner);
-        terms += 1;
-        if (losesFirst && terms === 1) {
-          await (await gateway()).takeOver(name).then((rival) => rival.release());
-          await aborted(lock.signal);
-        }
-        return owner;
-      },
-      { owner, ttl: "9s" },
-    );
+    return fg.elect(name, { owner, ttl: "9s" }, async (lock) => {
+      leads.push(owner);
+      terms += 1;
+      if (losesFirst && terms === 1) {
+        await (await gateway()).takeOver(name).then((rival) => rival.release());
+        await aborted(lock.signal);
+      }
+      return owner;
+    });
   };
   assert.equal(await stand("a", false), "a");
   assert.equal(await stand("b", true), "b");

@@ -129,7 +129,7 @@ test("a forgotten guard does not keep a process alive, and an open scope does", 
     other,
   );
   assert.equal(await open.line(), "held");
-  await fg.admin.break(other, { reason: "enough" });
+  await fg.admin.break(other, "enough");
   assert.equal(await open.line(), "broken");
 });
 
@@ -305,7 +305,7 @@ test("a held lock survives a restart that is shorter than its ttl", async () => 
 });
 
 test("a lock without a gateway shows work how a loss is told", async () => {
-  const lock = fakeLock({ resources: ["invoices:2026"], token: "7" });
+  const lock = fakeLock("invoices:2026", { token: "7" });
   assert.deepEqual([lock.token, lock.state, lock.headers()["X-Fence-Token"]], ["7", "held", "7"]);
   const error = await failure(lock.put("k", "x"));
   assert.match(String(error), /fake lock/);

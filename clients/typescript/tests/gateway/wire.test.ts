@@ -100,7 +100,7 @@ async function holding(): Promise<{ fg: Fencegate; seen: string[]; go: () => voi
 }
 
 function lent(fg: Fencegate): Fence {
-  return fg.lent({ resources: "r", token: "5", id: "01890a5d-ac96-774b-bcce-b302099a8057" });
+  return fg.lent("r", { token: "5", id: "01890a5d-ac96-774b-bcce-b302099a8057" });
 }
 
 test("the body of a DELETE has a length, so that nobody takes it for a request", async () => {
@@ -109,7 +109,7 @@ test("the body of a DELETE has a length, so that nobody takes it for a request",
     let seen = "";
     const url = await answering((data) => ((seen += data), "HTTP/1.1 600 X\r\ncontent-length: 0\r\n\r\n"));
     const fg = new Fencegate(url, { retries: false });
-    await failure(lent(fg).upstream("u", { method: "DELETE", path: "x", body }));
+    await failure(lent(fg).upstream("u", "DELETE", "x", { body }));
     assert.match(seen, /^DELETE [^]*\r\n(content-length: 26|transfer-encoding: chunked)\r\n/i);
   }
 });
@@ -121,7 +121,7 @@ test("an answer that is none ends the attempt, and leaves a write unknown", asyn
     const fg = new Fencegate(url, { answerTimeout: "1h", callTimeout: "1h", writeTimeout: "1h", retries: false });
     const ended = await unlessItHangs(failure(fg.status()));
     assert.equal((ended as Error).name, "Unavailable", status);
-    const write = await unlessItHangs(failure(lent(fg).upstream("u", { method: "POST", path: "x", body: "b" })));
+    const write = await unlessItHangs(failure(lent(fg).upstream("u", "POST", "x", { body: "b" })));
     assert.equal((write as Error).name, "OutcomeUnknown", status);
   }
 });

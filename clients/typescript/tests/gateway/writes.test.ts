@@ -125,7 +125,7 @@ test("a commit does all of it or nothing, over all resources of the lock", async
 test("an update reads, changes and writes, again if somebody was faster", async () => {
   const [fg, name] = [await client(), fresh()];
   const lock = await fg.acquire(name, { numbers: false });
-  const rival = fg.lent({ resources: name, token: lock.token, id: lock.id });
+  const rival = fg.lent(name, { token: lock.token, id: lock.id });
   let rounds = 0;
   const written = await lock.update("count.txt", async (old) => {
     rounds += 1;
@@ -299,16 +299,16 @@ test("operators stop writers, protect, break, and see what was done and refused"
   const [fg, name] = [await client(), fresh()];
   const lock = await fg.acquire(name);
   await lock.put("k", "1");
-  await fg.admin.freeze(name, { reason: "books are being closed" });
+  await fg.admin.freeze(name, "books are being closed");
   const frozen = await failure(lock.put("k", "2"));
   assert.ok((frozen as { kind?: string }).kind === "ResourceFrozen", String(frozen));
   const riding = lock.put("k", "3", { rideOut: true });
-  await fg.admin.unfreeze(name, { reason: "books are closed" });
+  await fg.admin.unfreeze(name, "books are closed");
   assert.ok((await riding).version >= 2);
-  await fg.admin.protect(name, { reason: "to be kept until 2036" });
+  await fg.admin.protect(name, "to be kept until 2036");
   assert.equal(((await failure(lock.deleteAll())) as Misuse).code, "resource-protected");
-  await fg.admin.unprotect(name, { reason: "2036 has come" });
-  await fg.admin.break(name, { reason: "worker-b hangs" });
+  await fg.admin.unprotect(name, "2036 has come");
+  await fg.admin.break(name, "worker-b hangs");
   const broken = await failure(lock.put("k", "4"));
   assert.ok(broken instanceof LockLost && broken.reason === "broken");
   const acts = (await fg.admin.audit({ resource: name }).all()).map((entry) => entry.action);
@@ -319,12 +319,9 @@ test("operators stop writers, protect, break, and see what was done and refused"
   });
   assert.deepEqual(await fg.admin.intents().all(), []);
   assert.deepEqual(await fg.admin.doubts(), []);
-  const none = await failure(fg.admin.resolveDoubts("none", { reason: "nothing there" }));
+  const none = await failure(fg.admin.resolveDoubts("none", "nothing there"));
   assert.equal((none as NotFound).code, "upstream-not-found");
-  assert.equal(
-    ((await failure(fg.admin.resolve(crypto.randomUUID(), { reason: "gone" }))) as NotFound).class,
-    "NotFound",
-  );
+  assert.equal(((await failure(fg.admin.resolve(crypto.randomUUID(), "gone"))) as NotFound).class, "NotFound");
 });
 
 test("a gateway says what it is, and whether it is ready", async () => {

@@ -20,7 +20,7 @@ await fg.lock(name, { wait: "5s" }, async (lock) => {
   await lock.update("a.txt", () => DELETE);
 });
 const lock = await new Fencegate(process.argv[2]).acquire(name);
-await fg.admin.break(name, { reason: "a test" });
+await fg.admin.break(name, "a test");
 const error = await lock.put("a.txt", "late").catch((error) => error);
 assert.ok(error instanceof LockLost && error.reason === "broken");
 for await (const event of fg.events()) {

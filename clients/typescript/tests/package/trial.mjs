@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
-import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
@@ -11,15 +11,18 @@ import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 
 /** The most bytes of the main entry as browsers get it, minified and compressed. */
-const BYTES_MAX = 32_000;
+const BYTES_MAX = 34_000;
 
 const here = resolve(import.meta.dirname ?? new URL(".", import.meta.url).pathname, "../..");
-const folder = mkdtempSync(join(tmpdir(), "fencegate-trial-"));
+const folder = join(mkdtempSync(join(tmpdir(), "fencegate-trial-")), "app");
+mkdirSync(folder);
 const run = (program, args, cwd = folder, env = {}) =>
   execFileSync(program, args, { cwd, encoding: "utf8", env: { ...process.env, ...env }, timeout: 120_000 });
 const tool = (name) => join(here, "node_modules/.bin", name);
 
-// 1. Packed and installed.
+const readme = readFileSync(join(here, "README.md"), "utf8");
+
+// 1. Packed, and installed in a new project as the README says.
 const [{ filename, files }] = JSON.parse(
   run("npm", ["pack", "--json", "--foreground-scripts=false", "--pack-destination", folder], here),
 );
@@ -27,7 +30,8 @@ assert.ok(
   files.every(({ path }) => /^(dist\/|README\.md$|package\.json$)/.test(path)),
   "the package has other files",
 );
-writeFileSync(join(folder, "package.json"), '{"private":true,"type":"module"}');
+const [, begun] = /```sh\n(npm init .*)\n/.exec(readme);
+run("sh", ["-c", begun]);
 run("npm", ["install", "--silent", "--offline", "--no-audit", "--no-fund", join(folder, filename)]);
 
 // 2. What the README says compiles with strict types, and runs.
@@ -39,9 +43,10 @@ const fg = new Fencegate("http://localhost:8080");
 const [service, steps, cursor] = ["http://localhost:8080/healthz", [async () => {}], undefined];
 const etag = await fg.lock("invoices:2026", async (lock) => (await lock.put("total.txt", "100")).etag);
 `;
-const examplesIn = (page) => [...readFileSync(page, "utf8").matchAll(/```ts\n([\s\S]*?)```/g)].map(([, code]) => code);
-const own = examplesIn(join(here, "README.md"));
-const ofProject = examplesIn(join(here, "../../README.md"));
+const examplesIn = (page, language = "ts") =>
+  [...page.matchAll(new RegExp(`\`\`\`${language}\\n([^]*?)\`\`\``, "g"))].map(([, code]) => code);
+const own = examplesIn(readme);
+const ofProject = examplesIn(readFileSync(join(here, "../../README.md"), "utf8"));
 assert.ok(own.length >= 6, "the README has examples");
 for (const quickStart of [own[0], ofProject[0]]) {
   assert.ok(quickStart.trim().split("\n").length <= 15, "a quick start has at most 15 lines");
@@ -57,6 +62,12 @@ const sources = examples.map((name) => `${name}.ts`);
 const types = ["--types", "node", "--typeRoots", join(here, "node_modules/@types")];
 run(tool("tsc"), ["--noEmit", ...strict, "--module", "esnext", "--moduleResolution", "bundler", ...types, ...sources]);
 run(tool("tsc"), [...strict, "--module", "nodenext", ...types, ...sources]);
+// With the settings that a new project gets, too; and what wants another package, against that without its types.
+writeFileSync(join(folder, "others.d.ts"), 'declare module "@aws-sdk/client-s3";\n');
+for (const [at, code] of examplesIn(readme, "js").entries())
+  writeFileSync(join(folder, `other${at}.ts`), prelude + code);
+run(tool("tsc"), ["--init"]);
+run(tool("tsc"), ["--noEmit"]);
 for (const name of examples) run(process.execPath, [`${name}.js`]);
 console.log(`${examples.length} examples of the READMEs compile and run`);
 
@@ -88,4 +99,4 @@ console.log(`the main entry has ${bytes} bytes, minified and compressed`);
 assert.ok(bytes <= BYTES_MAX, `it has more than ${BYTES_MAX} bytes`);
 run(tool("publint"), ["--strict", "."], here);
 run(tool("attw"), [join(folder, filename), "--profile", "esm-only", "--no-emoji"], here);
-rmSync(folder, { recursive: true });
+rmSync(join(folder, ".."), { recursive: true });

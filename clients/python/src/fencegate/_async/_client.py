@@ -14,10 +14,11 @@ from .._handoff import Handoff
 from .._jobs import JobOptions, terms_of
 from .._leader import Leader
 from .._objects import ABSENT, Object, ObjectHead
+from .._options import checked_function, checked_options, checked_switch
 from .._request import Request
 from .._results import Delete, Keep, Written
 from .._wire import LockRecord, ObjectEntry, Operation, Readiness, Resource, S3Access, Status, Version, Waiter
-from .._wish import LockOptions
+from .._wish import KeepOptions, LockOptions
 from . import _holding as holding
 from ._admin import AsyncAdmin
 from ._base import AsyncBase
@@ -59,6 +60,8 @@ class AsyncFencegate(AsyncBase):
         `lock.guarded(...)`. `interrupt_main` raises `KeyboardInterrupt` in the main thread instead, wherever it is: that
         is blunt, and may hit code that does not expect it. It takes a process that handles SIGINT.
         """
+        checked_options("lock()", options, LockOptions)
+        checked_switch("interrupt_main", interrupt_main)
         return AsyncLockScope(self._caller(), resources, options, interrupt_main)
 
     async def acquire(self, resources: str | Iterable[str], **options: Unpack[LockOptions]) -> AsyncLock:
@@ -66,14 +69,17 @@ class AsyncFencegate(AsyncBase):
 
         Raises `Busy` (`LockHeld`, `WaitElapsed`, ...): somebody else holds it, or the wait is over. `Unavailable`: nobody
         answered until the deadline; then the id was given up, and nothing is held. `WouldDeadlock`. `Misuse`.
+        `TypeError`: an option is none.
         """
+        checked_options("acquire()", options, LockOptions)
         return await acquire(self._caller(), resources, options)
 
-    async def try_lock(self, resources: str | Iterable[str], **options: Unpack[LockOptions]) -> AsyncLock | None:
-        """Takes a lock without waiting, or gives None if somebody else holds it."""
-        options["wait"] = None
+    async def try_lock(self, resources: str | Iterable[str], **options: Unpack[KeepOptions]) -> AsyncLock | None:
+        """Takes a lock without waiting, or gives None if somebody else holds it. The options are those of
+        `KeepOptions`."""
+        checked_options("try_lock()", options, KeepOptions)
         try:
-            return await acquire(self._caller(), resources, options)
+            return await acquire(self._caller(), resources, {**options})
         except errors.LockHeld:
             return None
 
@@ -81,7 +87,7 @@ class AsyncFencegate(AsyncBase):
         self, resources: str | Iterable[str] | Callable[P, str | Iterable[str]], **options: Unpack[LockOptions]
     ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Awaitable[R]]]:
         """A decorator: the function runs under a lock. The resources may be a function of its arguments."""
-
+        checked_options("locked()", options, LockOptions)
         return locked(self._caller, resources, options)
 
     async def fence(
@@ -128,16 +134,20 @@ class AsyncFencegate(AsyncBase):
         *,
         rejoin: bool = True,
         stop_grace: Duration = "10s",
-        **options: Unpack[LockOptions],
+        **options: Unpack[KeepOptions],
     ) -> T:
         """Waits for the leadership of this name, runs `work`, and stands again if it is lost.
 
         When the leadership is lost, the task of `work` is cancelled, and waited for up to `stop_grace`, before anybody
         stands again. If it returns, the leader resigns, and that is the result; if it raises, the caller gets that.
         `rejoin=False` ends with the loss, as `LockLost`. `owner` is shown to all who `observe`: an address, for instance.
+        The options are those of `KeepOptions`.
         """
-        options["wait"] = "forever"
-        return await elect(self._caller(), name, work, options, rejoin, whole_ms(stop_grace, "stop_grace"))
+        checked_options("elect()", options, KeepOptions)
+        checked_function("work", work)
+        checked_switch("rejoin", rejoin)
+        waiting: LockOptions = {**options, "wait": "forever"}
+        return await elect(self._caller(), name, work, waiting, rejoin, whole_ms(stop_grace, "stop_grace"))
 
     def observe(self, name: str) -> AsyncIterator[Leader | None]:
         """Tells who holds the lock on a resource: at once, and again whenever that changes. None: nobody ever did."""
@@ -161,7 +171,10 @@ class AsyncFencegate(AsyncBase):
         | Callable[[bytes | None], Awaitable[BodyLike | Keep | Delete]],
         **options: Unpack[LockOptions],
     ) -> Written | None:
-        """Takes the lock, changes one object as `Lock.update` does, and gives the lock back."""
+        """Takes the lock, changes one object as `Lock.update` does, and gives the lock back. The options are those of
+        `LockOptions`."""
+        checked_options("update()", options, LockOptions)
+        checked_function("change", change)
         async with self.lock(resource, **options) as lock:
             return await lock.update(key, change)
 
@@ -173,6 +186,8 @@ class AsyncFencegate(AsyncBase):
         **options: Unpack[LockOptions],
     ) -> Any:
         """The same for a value as JSON."""
+        checked_options("update_json()", options, LockOptions)
+        checked_function("change", change)
         async with self.lock(resource, **options) as lock:
             return await lock.update_json(key, change)
 

@@ -12,6 +12,7 @@ from .._core import multipart, names
 from .._core.durations import Duration
 from .._core.settling import Condition
 from .._guard.held import Held
+from .._options import checked_switch
 from .._prepared import WriteOptions, prepare
 from .._results import Committed, Receipt
 from .._wire import CommitResult, CommittedResource, NotOfThisForm, Operation, decode
@@ -59,7 +60,7 @@ class AsyncCommit:
             body=f"b{len(self._bodies)}",
             content_type=None if content_type is None else names.checked_content_type(content_type),
             if_match=None if if_match is None else names.checked_tags(if_match),
-            if_none_match="*" if if_absent else None,
+            if_none_match="*" if checked_switch("if_absent", if_absent) else None,
         )
         self._add(operation)
         self._bodies.append((operation, sent))

@@ -19,6 +19,7 @@ from .._core.slots import SHARDS_MAX, shard_name
 from .._guard.held import Grant, Held
 from .._handoff import Handoff
 from .._json import members
+from .._options import checked_number, checked_switch
 from .._request import Request, json_request
 from .._wire import LockRecord, Readiness
 from . import _runtime as runtime
@@ -42,7 +43,7 @@ async def set_fence(
     document: dict[str, Any] = {
         "id": uuid7() if id is None else checked_lock_id(id),
         "order": None if order is None else _checked_order(order),
-        "force": True if force else None,
+        "force": True if checked_switch("force", force) else None,
         "owner": caller.shared.owner if owner is None else names.checked_owner(owner),
     }
     said = members(await caller.json("fence", json_request("POST", path, document)))
@@ -62,6 +63,7 @@ async def adopt(
         handoff = Handoff.from_text(handoff)
     if on_uncertain not in ("stop", "hold"):
         raise errors.Misuse("on_uncertain is stop or hold")
+    checked_switch("numbers", numbers)
     checked_lock_id(handoff.id)
     sent_ms = clock.now_ms()
     said = await caller.json("adopt", json_request("POST", f"/locks/{handoff.id}/renew", {}))
@@ -140,8 +142,7 @@ class AsyncShard:
 
 async def shards(caller: AsyncCaller, name: str, count: int) -> AsyncIterator[AsyncShard]:
     """The shards of a name that can be had without waiting, in random order."""
-    if not 1 <= count <= SHARDS_MAX:
-        raise errors.Misuse(f"there are 1 to {SHARDS_MAX} shards")
+    checked_number("the number of shards", count, 1, SHARDS_MAX)
     names.resource_path(shard_name(name, 0, count))
     order = list(range(count))
     random.shuffle(order)

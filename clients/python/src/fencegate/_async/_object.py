@@ -13,6 +13,7 @@ from .._core.backoff import Backoff
 from .._core.replies import AnswerBroken
 from .._hooks import Retry
 from .._objects import ABSENT, Object, ObjectHead, head_of, path_of, whole_size
+from .._options import checked_number
 from .._request import Request
 from . import _runtime as runtime
 from ._answer import AsyncAnswer
@@ -28,6 +29,7 @@ async def read_whole(
     caller: AsyncCaller, resource: str, key: str, limit: int, version: int | None = None
 ) -> Object | None:
     """An object, whole; None if it is not there."""
+    checked_number("limit", limit, 0)
     until_ms = caller.shared.call_until_ms()
     restarts = 0
     while True:
@@ -61,8 +63,9 @@ async def open_object(
     request = Request("GET", path_of(resource, key, version))
     if range is not None:
         first, last = range
-        if first < 0 or (last is not None and last < first):
-            raise errors.Misuse("a range is from a byte, counted from 0, to one that is not before it")
+        checked_number("the first byte of a range", first, 0)
+        if last is not None:
+            checked_number("the last byte of a range", last, first)
         request.header(b"Range", f"bytes={first}-{'' if last is None else last}")
     answer = await caller.call("get", request)
     is_part = answer.status == 206 and range is not None

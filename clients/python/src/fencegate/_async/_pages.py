@@ -9,6 +9,7 @@ from .. import errors
 from .._core import clock, names
 from .._core.backoff import Backoff
 from .._objects import Page
+from .._options import checked_number
 from .._request import Request
 from .._wire import NotOfThisForm, decode
 from . import _runtime as runtime
@@ -34,8 +35,7 @@ class AsyncListing(Generic[T]):
         parameters: list[tuple[str, str | None]],
         page_size: int,
     ) -> None:
-        if not 1 <= page_size <= _PAGE_SIZE_MAX:
-            raise errors.Misuse(f"a page has 1 to {_PAGE_SIZE_MAX} items")
+        checked_number("page_size", page_size, 1, _PAGE_SIZE_MAX)
         self._caller = caller
         self._call = call
         self._kind = kind

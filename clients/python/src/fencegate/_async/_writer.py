@@ -10,6 +10,7 @@ from .._body import Body, BodyLike, body_of, json_bytes
 from .._core import names
 from .._core.durations import Duration
 from .._guard.held import Held
+from .._options import checked_switch
 from .._prepared import DEFAULTS, Prepared, WriteOptions, prepare, target
 from .._results import Delete, Deleted, Keep, Receipt, UpstreamAnswer, Written
 from .._wire import Operation
@@ -73,7 +74,7 @@ class AsyncWriter:
         sent = _body(body, json)
         is_plain = if_match is None and expect_version is None and idempotency_key is None and timeout is None
         options = DEFAULTS
-        if not is_plain or if_absent or ride_out or retries is not None:
+        if not is_plain or if_absent is not False or ride_out is not False or retries is not None:
             options = WriteOptions(if_match, if_absent, expect_version, idempotency_key, timeout, retries, ride_out)
         prepared = prepare(held, "put", "PUT", names.object_path(where, key), where, options, None)
         prepared.object = key
@@ -82,7 +83,7 @@ class AsyncWriter:
             request.header(b"Content-Type", names.checked_content_type(content_type))
         else:
             request.headers.append(_OCTETS if json is _UNSAID else _JSON)
-        if digest:
+        if checked_switch("digest", digest):
             prepared.digest = sent.digest() if sent.whole is not None else await runtime.in_thread(sent.digest)
             if prepared.digest is not None:
                 request.header(b"Repr-Digest", prepared.digest)

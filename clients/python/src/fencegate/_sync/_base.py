@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Self, Unpack, cast
+from typing import Self, Unpack
 
 import httpx2
 
@@ -56,13 +56,18 @@ class Base:
         _forking.register(self)
 
     @classmethod
-    def from_env(cls, **options: Any) -> Self:
+    def from_env(
+        cls,
+        *,
+        transport: httpx2.BaseTransport | None = None,
+        background_transport: httpx2.AsyncBaseTransport | None = None,
+        **options: Unpack[Options],
+    ) -> Self:
         """A client as the environment describes it: `FENCE_URL` (a base URL, or several with commas), `FENCE_OWNER`,
         `FENCE_AUTH_TOKEN` or `FENCE_AUTH_TOKEN_FILE`, `FENCE_CA_FILE`, `FENCE_CERT_FILE` and `FENCE_KEY_FILE`; each
         request says `TRACEPARENT`. What is given here wins."""
-        transports = {name: options.pop(name, None) for name in ("transport", "background_transport")}
-        url, found = of_environment(cast("Options", options))
-        return cls(url, **transports, **found)
+        url, found = of_environment(options)
+        return cls(url, transport=transport, background_transport=background_transport, **found)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._shared.owner!r})"

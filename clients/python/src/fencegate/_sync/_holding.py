@@ -20,6 +20,7 @@ from .._core.slots import SHARDS_MAX, shard_name
 from .._guard.held import Grant, Held
 from .._handoff import Handoff
 from .._json import members
+from .._options import checked_number, checked_switch
 from .._request import Request, json_request
 from .._wire import LockRecord, Readiness
 from . import _runtime as runtime
@@ -43,7 +44,7 @@ def set_fence(
     document: dict[str, Any] = {
         "id": uuid7() if id is None else checked_lock_id(id),
         "order": None if order is None else _checked_order(order),
-        "force": True if force else None,
+        "force": True if checked_switch("force", force) else None,
         "owner": caller.shared.owner if owner is None else names.checked_owner(owner),
     }
     said = members(caller.json("fence", json_request("POST", path, document)))
@@ -61,6 +62,7 @@ def adopt(caller: Caller, handoff: Handoff | str, numbers: bool, on_uncertain: L
         handoff = Handoff.from_text(handoff)
     if on_uncertain not in ("stop", "hold"):
         raise errors.Misuse("on_uncertain is stop or hold")
+    checked_switch("numbers", numbers)
     checked_lock_id(handoff.id)
     sent_ms = clock.now_ms()
     said = caller.json("adopt", json_request("POST", f"/locks/{handoff.id}/renew", {}))
@@ -139,8 +141,7 @@ class Shard:
 
 def shards(caller: Caller, name: str, count: int) -> Iterator[Shard]:
     """The shards of a name that can be had without waiting, in random order."""
-    if not 1 <= count <= SHARDS_MAX:
-        raise errors.Misuse(f"there are 1 to {SHARDS_MAX} shards")
+    checked_number("the number of shards", count, 1, SHARDS_MAX)
     names.resource_path(shard_name(name, 0, count))
     order = list(range(count))
     random.shuffle(order)

@@ -221,7 +221,7 @@ class Lock(Guard):
         held.is_buried = held.is_buried or bury(self._caller, held.burial(), within_ms)
         return held.is_buried
 
-    def transfer(self, owner: str, principal: str | None = None) -> Handoff:
+    def transfer(self, owner: str, *, principal: str | None = None) -> Handoff:
         """Hands the lock to a successor that calls itself so, and also to another principal if one is named.
 
         This guard ends with that, without a signal; if the transfer fails, the guard goes on as before. What was handed

@@ -80,20 +80,22 @@ export async function acquire(state: State, fields: Fields, signal: AbortSignal)
 /** Takes a lock, or nothing. */
 export async function attempt(state: State, fields: Fields, signal: AbortSignal): Promise<Told | null> {
   const { name, resources, options } = wishIn(fields, signal);
-  const lock = await state.client.tryLock(resources, options);
+  const { wait, ...terms } = options;
+  if (wait !== undefined) throw new Mistake("what is tried does not wait");
+  const lock = await state.client.tryLock(resources, terms);
   return lock && state.keep(name, lock);
 }
 
 /** Runs a body that ends when it is told to, or by the signal of the lock. */
 export async function run(state: State, fields: Fields, signal: AbortSignal): Promise<Told> {
   const { name, resources, options, onLost } = wishIn(fields, signal);
-  const value = await state.client.lock(resources, { ...options, onLost }, async (lock) => {
+  const live = async (lock: Lock): Promise<string> => {
     const body = state.newBody(name);
     state.event("entered", state.keep(name, lock));
     await body.live(onLost === "ignore" ? undefined : lock.signal);
     return "the body's";
-  });
-  return { value };
+  };
+  return { value: await state.client.lock(resources, { ...options, onLost }, live) };
 }
 
 /** In what state a guard is. */
@@ -119,7 +121,7 @@ export async function adopt(state: State, fields: Fields, signal: AbortSignal): 
   fields.end();
   if (handoff !== undefined) return state.keep(name, await state.client.adopt(handoff, { signal }));
   if (id === undefined || token === undefined) throw new Mistake("a handoff, or an id and a token");
-  return state.keepFence(name, state.client.lent({ resources, token, id }));
+  return state.keepFence(name, state.client.lent(resources, { token, id }));
 }
 
 /** Stands for election, and leads until it is told to end. */
@@ -133,7 +135,7 @@ export async function elect(state: State, fields: Fields, signal: AbortSignal): 
     lock.signal.addEventListener("abort", () => state.event("stopping", { election }), { once: true });
     await body.live();
   };
-  await state.client.elect(name, lead, { stopGrace, signal });
+  await state.client.elect(name, { stopGrace, signal }, lead);
   return {};
 }
 

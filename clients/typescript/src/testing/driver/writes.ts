@@ -1,6 +1,6 @@
 // Commands about writes, and about what became of those of unknown outcome.
 
-import { DELETE, KEEP, type BodyInput, type StoredObject, type UpstreamOptions } from "../../index.js";
+import { DELETE, KEEP, type BodyInput, type StoredObject, type UpstreamMethod } from "../../index.js";
 import type { Fields } from "./fields.js";
 import type { State } from "./state.js";
 import { committedTold, deletedTold, Mistake, settledTold, writtenTold, type Told } from "./told.js";
@@ -90,8 +90,9 @@ export async function upstream(state: State, fields: Fields, signal: AbortSignal
   fields.optional("resource");
   fields.end();
   const headers = key === undefined ? undefined : { "idempotency-key": key };
-  const options: UpstreamOptions = { method: method as UpstreamOptions["method"], path, headers, body: text, signal };
-  const { status, body, operation, verdict } = await lock.upstream(name, options);
+  const options = { headers, body: text, signal };
+  const answer = await lock.upstream(name, method as UpstreamMethod, path, options);
+  const { status, body, operation, verdict } = answer;
   return { status, text: new TextDecoder().decode(body), operation, verdict };
 }
 
