@@ -129,7 +129,7 @@ impl Hostile {
         sink: Option<&Sink>,
     ) -> Result<[f64; 3]> {
         let load = site.load(way).await?;
-        let refused = site.refused().await;
+        let before = site.usage().await?;
         let mut flood = load.flood.begin(sink.map_or(load.at, |sink| sink.address));
         sleep(PAUSE).await;
         let waiting = async {
@@ -139,10 +139,12 @@ impl Hostile {
             }
         };
         let (answered, waiting) = tokio::join!(self.answered(bob, paces), waiting);
-        // Beside requests that neither wait nor are refused, nothing would be measured.
-        let does_harm = match load.idle {
-            Some(_) => waiting.transpose()?.is_some(),
-            None => site.refused().await > refused,
+        let after = site.usage().await?;
+        // Beside requests that do nothing of this, nothing would be measured.
+        let does_harm = match way {
+            Way::Guarded => waiting.transpose()?.is_some(),
+            Way::Deletes => after.requests > before.requests,
+            Way::Copies | Way::LargeCopies | Way::Uploads => after.refused > before.refused,
         };
         ensure!(does_harm || sink.is_some(), "{}: it did no harm", way.name());
         flood.shutdown().await;

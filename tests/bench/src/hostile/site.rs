@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use fence_core::wire::{Lock, UsageList};
+use fence_core::wire::{Lock, PrincipalUsage, UsageList};
 use fence_tests::access::{Key, Rules, principal, role};
 use fence_tests::etcd::Etcd;
 use fence_tests::gateway::Gateway;
@@ -121,6 +121,8 @@ impl Site {
             ann.by(put).send().await.expect(201);
         }
         postgres.execute(&database, FILL).await;
+        let delete = ann.by(client.delete_resource("large").under(&large));
+        delete.send().await.refused(409, "too-many-objects");
         postgres.execute(&database, MAY_GUARD).await;
         let looker = postgres.connect(&database).await;
         let (guarded, _etcd) = (0, etcd);
@@ -202,12 +204,15 @@ impl Site {
         (0..count).map(copy).collect()
     }
 
-    /// Requests of `ann` that were refused so far since she has her share.
-    pub async fn refused(&self) -> u64 {
+    /// Requests of `ann` so far, and refusals of them since she has her share.
+    ///
+    /// # Errors
+    /// She has asked for nothing.
+    pub async fn usage(&self) -> Result<PrincipalUsage> {
         let usage = self.bob.by(self.gateway.client().get("/admin/usage")).send().await;
         let usage: UsageList = usage.expect(200).parse();
-        let ann = usage.items.iter().find(|usage| usage.principal.as_str() == "ann");
-        ann.map_or(0, |usage| usage.refused)
+        let mut all = usage.items.into_iter();
+        all.find(|usage| usage.principal.as_str() == "ann").context("no usage of ann")
     }
 
     /// Waits until something waits for this transaction.
