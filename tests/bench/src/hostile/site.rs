@@ -27,6 +27,8 @@ pub const INLINE_BYTES_MAX: usize = 4096;
 /// Items that wait in a queue. One principal may have half of them, and asks for ten times that.
 const QUEUE_MAX: usize = 256;
 const MANY_WAITING: usize = QUEUE_MAX / 2 * 10;
+/// Time for which a call stands in line (`request_timeout`): then as many ask again, all at once.
+const WAITS: Duration = Duration::from_secs(4);
 /// Resources that an idle transaction guards.
 const GUARDED: usize = 120;
 /// Ten times the places for uploads that one principal has, where S3 is spoken.
@@ -143,7 +145,7 @@ impl Site {
         let (flood, at, idle) = match way {
             Way::Guarded => {
                 let (idle, waits) = self.guarded().await?;
-                let again = (in_turn(waits, 1), Duration::from_secs(1));
+                let again = (in_turn(waits, 1), WAITS);
                 (of(MANY_WAITING, Vec::new(), again), own, Some(idle))
             }
             Way::Deletes => {
