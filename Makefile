@@ -97,6 +97,7 @@ long-speed:
 	target/release/fence-bench access
 	target/release/fence-bench seen
 	target/release/fence-bench s3
+	target/release/fence-bench hostile
 
 # The lightest nine tenths of the tests, twenty times: none may fail now and then.
 long-repeats:

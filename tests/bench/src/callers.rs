@@ -238,14 +238,26 @@ impl Locker {
 
 impl Caller for Locker {
     async fn call(&mut self) -> Result<()> {
-        let answer = self.connection.ask(&self.acquire).await?;
-        ensure!(answer.status == 201, "{}: {}", answer.status, answer.body.escape_ascii());
-        let lock: Lock = serde_json::from_slice(answer.body).context("a lock")?;
-        let release = request("DELETE", &format!("/locks/{}", lock.id), &[], b"");
-        let answer = self.connection.ask(&release).await?;
-        ensure!(answer.status == 204, "{}: {}", answer.status, answer.body.escape_ascii());
-        Ok(())
+        lock_and_release(&mut self.connection, &self.acquire, &[]).await
     }
+}
+
+/// Asks for a lock with this request, and releases it with these headers.
+///
+/// # Errors
+/// A lock that is not granted, or not released.
+pub async fn lock_and_release(
+    connection: &mut Connection,
+    acquire: &[u8],
+    headers: &[(&str, &str)],
+) -> Result<()> {
+    let answer = connection.ask(acquire).await?;
+    ensure!(answer.status == 201, "{}: {}", answer.status, answer.body.escape_ascii());
+    let lock: Lock = serde_json::from_slice(answer.body).context("a lock")?;
+    let release = request("DELETE", &format!("/locks/{}", lock.id), headers, b"");
+    let answer = connection.ask(&release).await?;
+    ensure!(answer.status == 204, "{}: {}", answer.status, answer.body.escape_ascii());
+    Ok(())
 }
 
 /// Goes on where somebody who is turned away would: when more ask at once than can be served in time.

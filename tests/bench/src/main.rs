@@ -13,7 +13,9 @@ mod compare;
 mod fill;
 mod fill_sqlite;
 mod filler;
+mod flood;
 mod growth;
+mod hostile;
 mod http;
 mod ledgers;
 mod line;
@@ -56,6 +58,7 @@ use crate::client::Client;
 use crate::compare::Compare;
 use crate::filler::Filler;
 use crate::growth::Growth;
+use crate::hostile::Hostile;
 use crate::lists::Lists;
 use crate::memory::Memory;
 use crate::needs::Need;
@@ -112,6 +115,9 @@ enum Command {
     /// Measures how much of its goodput a principal keeps while another asks for ten times its share; exits with 1 if it is
     /// too little
     Shares(Shares),
+    /// Measures how much of its goodput a principal keeps while another means harm, in each way that the tests know; exits
+    /// with 1 if it is too little
+    Hostile(Hostile),
 }
 
 #[tokio::main]
@@ -141,6 +147,7 @@ async fn run(cli: Cli) -> Result<bool> {
         Some(Command::Seen(seen)) => seen.run().await,
         Some(Command::S3(s3)) => s3.run().await,
         Some(Command::Shares(shares)) => shares.run().await,
+        Some(Command::Hostile(hostile)) => hostile.run().await,
         Some(Command::Traced(traced)) => traced.run().await,
         None => cli.beside.run().await,
     }
@@ -160,7 +167,8 @@ impl Command {
             | Self::Access(_)
             | Self::Seen(_)
             | Self::Traced(_)
-            | Self::Shares(_) => &[Need::Gateway, Need::Postgres, Need::Etcd],
+            | Self::Shares(_)
+            | Self::Hostile(_) => &[Need::Gateway, Need::Postgres, Need::Etcd],
         }
     }
 }

@@ -14,13 +14,11 @@ use fence_tests::gateway::Gateway;
 use fence_tests::postgres::Postgres;
 use futures::future::try_join_all;
 use serde_json::json;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{interval, sleep};
 use uuid::Uuid;
 
 use crate::callers::Same;
+use crate::flood::{AT_ONCE, Again, BUSY, EVERY, Flood, PAUSE, Sink, in_turn, under};
 use crate::http::{Connection, request};
 use crate::load::{Caller, Pace, measure};
 use crate::report::Spread;
@@ -31,14 +29,8 @@ use crate::usage::allow_files;
 const KEPT_MIN: f64 = 0.9;
 /// Connections that the gateway takes; one principal has a quarter of them.
 const CONNECTIONS: usize = 400;
-/// Ten times what a principal has of connections, and of requests a second.
+/// Ten times what a principal has of them.
 const MANY_CONNECTIONS: usize = CONNECTIONS / 4 * 10;
-const MANY_REQUESTS: usize = 20_000;
-/// Connections on which requests come one behind the other, and how often so many come.
-const BUSY: usize = 20;
-const EVERY: Duration = Duration::from_millis(10);
-/// How long somebody waits whose connection was closed.
-const PAUSE: Duration = Duration::from_millis(500);
 /// Writers of the principal that is to keep its goodput, and how often it asks for something else beside.
 const WRITERS: usize = 16;
 const ASKS_EVERY: Duration = Duration::from_millis(50);
@@ -60,18 +52,10 @@ pub struct Shares {
 /// One way of asking for too much.
 struct Way {
     name: &'static str,
-    connections: usize,
-    /// What a connection begins with.
-    first: Vec<u8>,
-    /// What it goes on with, and how often.
-    again: Option<(Again, Duration)>,
-    /// How fast answers are taken, in bytes a second; none as fast as they come.
-    reads_per_second: Option<u64>,
+    flood: Arc<Flood>,
     /// What the other principal asks for beside its writes, and how that must be answered.
     beside: (Vec<u8>, u16),
 }
-
-type Again = Arc<dyn Fn() -> Vec<u8> + Send + Sync>;
 
 impl Shares {
     /// Measures, and prints what comes out. Says whether goodput is kept in all ways.
@@ -104,7 +88,6 @@ impl Shares {
         let sink = Sink::open().await?;
         let mut all_well = true;
         for way in site.ways().into_iter().filter(|way| way.name.contains(&self.way)) {
-            let way = Arc::new(way);
             let (mut kept, mut answered) = (Vec::new(), Vec::new());
             for _ in 0..self.rounds {
                 let alone = self.beside(&site, &way, sink.address).await?;
@@ -125,11 +108,8 @@ impl Shares {
     }
 
     /// Writes a second, and other calls that were answered well, while this way of asking goes to an address.
-    async fn beside(&self, site: &Site, way: &Arc<Way>, to: SocketAddr) -> Result<(f64, f64)> {
-        let mut flood = JoinSet::new();
-        for _ in 0..way.connections {
-            flood.spawn(Arc::clone(way).go_on(to));
-        }
+    async fn beside(&self, site: &Site, way: &Way, to: SocketAddr) -> Result<(f64, f64)> {
+        let mut flood = way.flood.begin(to);
         sleep(PAUSE).await;
         let lasts = Duration::from_secs(self.seconds);
         let at = site.gateway.address();
@@ -187,89 +167,6 @@ async fn ask_on(at: SocketAddr, (question, status): (Vec<u8>, u16), answered: Ar
                 Err(_) => break,
             }
         }
-    }
-}
-
-impl Way {
-    /// One connection of it, and the next when that is closed.
-    async fn go_on(self: Arc<Self>, to: SocketAddr) {
-        loop {
-            if let Ok(stream) = TcpStream::connect(to).await {
-                self.once(stream).await;
-            }
-            sleep(PAUSE).await;
-        }
-    }
-
-    async fn once(&self, stream: TcpStream) {
-        let (mut reads, mut writes) = stream.into_split();
-        let reading = async {
-            let mut buffer = vec![0; 16 * 1024];
-            loop {
-                let room = match self.reads_per_second {
-                    None => buffer.len(),
-                    Some(bytes) => {
-                        sleep(Duration::from_secs(1)).await;
-                        buffer.len().min(usize::try_from(bytes).unwrap_or(usize::MAX))
-                    }
-                };
-                match reads.read(&mut buffer[..room]).await {
-                    Ok(read) if read > 0 => {}
-                    _ => return,
-                }
-            }
-        };
-        let writing = async {
-            if writes.write_all(&self.first).await.is_err() {
-                return;
-            }
-            match &self.again {
-                None => std::future::pending().await,
-                Some((again, every)) => {
-                    let mut times = interval(*every);
-                    loop {
-                        times.tick().await;
-                        if writes.write_all(&again()).await.is_err() {
-                            return;
-                        }
-                    }
-                }
-            }
-        };
-        tokio::select! {
-            () = reading => {}
-            () = writing => {}
-        }
-    }
-}
-
-/// Takes connections, and whatever comes on them, and answers nothing.
-struct Sink {
-    address: SocketAddr,
-    task: JoinHandle<()>,
-}
-
-impl Sink {
-    async fn open() -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let address = listener.local_addr()?;
-        let task = tokio::spawn(async move {
-            let mut taken = JoinSet::new();
-            while let Ok((mut stream, _)) = listener.accept().await {
-                taken.spawn(async move {
-                    let mut buffer = vec![0; 64 * 1024];
-                    while stream.read(&mut buffer).await.is_ok_and(|read| read > 0) {}
-                });
-                while taken.try_join_next().is_some() {}
-            }
-        });
-        Ok(Self { address, task })
-    }
-}
-
-impl Drop for Sink {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 
@@ -340,11 +237,7 @@ impl Site {
         // A token that nobody was given, of a lock that nobody has.
         let made_up = Lock { id: fence_core::LockId(Uuid::new_v4()), ..self.large.clone() };
         let refused = greedy("PUT", "/resources/large/objects/k", Some(&made_up), &[7; 100]);
-        let in_a_row = |one: Vec<u8>| -> Option<(Again, Duration)> {
-            let at_once = MANY_REQUESTS / BUSY * EVERY.as_millis() as usize / 1000;
-            let all = one.repeat(at_once);
-            Some((Arc::new(move || all.clone()), EVERY))
-        };
+        let in_a_row = |one: Vec<u8>| Some((in_turn(vec![one], AT_ONCE), EVERY));
         let ghosts = self.ghosts();
         let stalled = |bytes: usize, sent: usize| {
             let mut whole =
@@ -352,13 +245,12 @@ impl Site {
             whole.truncate(whole.len() - bytes + sent);
             whole
         };
-        let way = |name, connections, first, again, beside| Way {
-            name,
-            connections,
-            first,
-            again,
-            reads_per_second: None,
-            beside,
+        let read_slowly = |reads_per_second, name, connections, first, again, beside| {
+            let flood = Flood { connections, first, again, reads_per_second };
+            Way { name, flood: Arc::new(flood), beside }
+        };
+        let way = |name, connections, first, again, beside| {
+            read_slowly(None, name, connections, first, again, beside)
         };
         let drop_by_drop: Again = Arc::new(|| vec![7]);
         vec![
@@ -401,32 +293,14 @@ impl Site {
                 None,
                 feed,
             ),
-            Way {
-                reads_per_second: Some(1024),
-                ..way(
-                    "answers that are read slowly",
-                    MANY_CONNECTIONS,
-                    greedy("GET", "/resources/large/objects/slow", None, b""),
-                    None,
-                    look,
-                )
-            },
+            read_slowly(
+                Some(1024),
+                "answers that are read slowly",
+                MANY_CONNECTIONS,
+                greedy("GET", "/resources/large/objects/slow", None, b""),
+                None,
+                look,
+            ),
         ]
     }
-}
-
-/// A request by whoever has this key, under a lock.
-fn under(key: &Key, method: &str, path: &str, lock: Option<&Lock>, body: &[u8]) -> Vec<u8> {
-    let bearer = format!("Bearer {}", key.text);
-    let mut headers = vec![("authorization", bearer.as_str())];
-    let (token, id) = match lock {
-        Some(lock) => (lock.token.to_string(), lock.id.to_string()),
-        None => Default::default(),
-    };
-    match lock {
-        Some(_) => headers.extend([("x-fence-token", token.as_str()), ("x-lock-id", id.as_str())]),
-        None if method == "POST" => headers.push(("content-type", "application/json")),
-        None => {}
-    }
-    request(method, path, &headers, body)
 }
