@@ -147,7 +147,8 @@ BEGIN
             JOIN fencegate.upload_parts o ON o.upload = due.blob
             LIMIT 10000))
         RETURNING p.blob)
-    INSERT INTO fencegate.blob_garbage (blob, due_at) SELECT p.blob, t FROM parts p;
+    -- Handed out by the next pass, not by this one.
+    INSERT INTO fencegate.blob_garbage (blob, due_at) SELECT p.blob, t + interval '1 microsecond' FROM parts p;
     RETURN QUERY
     WITH due AS (
         SELECT g.blob FROM fencegate.blob_garbage g WHERE g.due_at <= t AND NOT g.may_return
