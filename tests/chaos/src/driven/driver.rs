@@ -15,7 +15,6 @@ use fence_tests::process::Home;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use crate::clock::WallClock;
 use crate::line::moment;
 
 /// What a driver answered, and when.
@@ -54,17 +53,17 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Driver {
-    /// Starts one, by a command with its arguments, apart by spaces, and with this wall clock.
+    /// Starts one, by a command with its arguments, apart by spaces.
     ///
     /// # Errors
     /// An empty command, or a log that cannot be written.
-    pub fn start(command: &str, log: &Path, clock: &WallClock) -> Result<Self> {
+    pub fn start(command: &str, log: &Path) -> Result<Self> {
         let mut words = command.split_whitespace();
         let program = words.next().context("the command of a driver")?;
         let mut home = Home::new("driver");
         let log = File::create(log).with_context(|| format!("{}", log.display()))?;
         let child = home.spawn(Path::new(program), |command| {
-            command.args(words).arg("--real-time").envs(clock.env(None));
+            command.args(words).arg("--real-time");
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
         });
         let mut stdin = child.stdin.take().context("standard input is a pipe")?;

@@ -22,7 +22,6 @@ use tokio::task::JoinHandle;
 
 use crate::book::Book;
 use crate::client::Client;
-use crate::clock::WallClock;
 use crate::crew::PROCESSES;
 use crate::rules::Doors;
 
@@ -58,8 +57,6 @@ pub struct Troupe {
     stop: Arc<AtomicBool>,
     calm: watch::Sender<bool>,
     account: Arc<Ledger>,
-    /// Their wall clock.
-    clock: WallClock,
 }
 
 impl Troupe {
@@ -85,7 +82,6 @@ impl Troupe {
             stop: Arc::default(),
             calm: watch::Sender::new(true),
             account: Arc::default(),
-            clock: WallClock::new()?,
         };
         for _ in 0..PROCESSES {
             let member = troupe.begin().await?;
@@ -98,7 +94,7 @@ impl Troupe {
         self.started += 1;
         let number = self.started;
         let log = self.out.join(format!("driver-{number}.log"));
-        let driver = Driver::start(&self.command, &log, &self.clock)?;
+        let driver = Driver::start(&self.command, &log)?;
         let mut urls: Vec<_> = self.fronts.iter().map(|front| format!("http://{front}")).collect();
         let first = number as usize % urls.len();
         urls.rotate_left(first);
@@ -133,14 +129,6 @@ impl Troupe {
     /// Whether nothing is broken at present.
     pub fn calm(&self, is_calm: bool) {
         self.calm.send_replace(is_calm);
-    }
-
-    /// Sets their wall clock ahead by so many seconds, or back.
-    ///
-    /// # Errors
-    /// A file that cannot be written.
-    pub fn set_clock(&self, ahead_s: i64) -> Result<()> {
-        self.clock.set(ahead_s)
     }
 
     /// Freezes one.
