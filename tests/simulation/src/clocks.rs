@@ -32,7 +32,9 @@ impl Jumps {
         }
         // What only the clock of a gateway still tells is told by a right one alone: see `is_forgotten`.
         let gateways = !(faults.ledger && faults.mint) || world.chance(0.5);
-        Self { gateways, ledger: !plot.upstream, clients: true }
+        // What is stamped by a clock that is ahead stays: most runs whose ledger goes back to pointers of blobs have none.
+        let keeps_blobs = faults.ledger && (plot.blobs || plot.parts) && world.chance(0.7);
+        Self { gateways, ledger: !plot.upstream && !keeps_blobs, clients: true }
     }
 
     /// Puts the clock of the ledger as far ahead as it can have been: nothing waits for a time that was stamped before the

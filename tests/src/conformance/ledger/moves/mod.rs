@@ -494,14 +494,9 @@ impl Mover {
             resource_version: self.chance(15).then(|| version + self.below(3) as i64),
             effect: self.effect_of_write(),
             attempt: self.attempt(),
-            taken_at: self.taken_at(),
+            taken_at: jiff::Timestamp::MAX,
             by: self.by(),
         }
-    }
-
-    /// After all that the ledger lets go of, now and then before it.
-    fn taken_at(&mut self) -> jiff::Timestamp {
-        if self.chance(85) { jiff::Timestamp::MAX } else { jiff::Timestamp::UNIX_EPOCH }
     }
 
     /// All but a few of those opened lately.
@@ -611,7 +606,7 @@ impl Mover {
             idempotency,
             steps: steps.into(),
             attempt: self.attempt(),
-            taken_at: self.taken_at(),
+            taken_at: jiff::Timestamp::MAX,
             by: self.by(),
         }
     }
