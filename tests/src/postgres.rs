@@ -319,8 +319,9 @@ impl Postgres {
         copy
     }
 
-    /// Throws the log of the stopped server away, with all that only the log had.
+    /// Throws the log of a server that was killed away, with all that only the log had.
     pub fn reset_log(&self) {
+        std::fs::remove_file(self.data.join("postmaster.pid")).expect("it was killed");
         run(self.as_owner("pg_resetwal").arg("-f").arg("-D").arg(&self.data));
     }
 
