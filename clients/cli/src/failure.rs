@@ -18,7 +18,7 @@ pub enum Failure {
     Denied(Box<Error>, Shown),
     /// The command line is wrong.
     Usage(String),
-    /// Something that was named is not there.
+    /// Absence of something that was named.
     Absent(String),
     /// Something on this machine is not as it should be.
     Here(anyhow::Error),

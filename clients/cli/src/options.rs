@@ -93,7 +93,7 @@ pub struct Common {
 }
 
 impl Common {
-    /// What it says of the gateway and of how to reach it.
+    /// Settings of the place of the gateway, and of the way there.
     pub fn said(&self) -> Context {
         Context {
             url: (!self.url.is_empty()).then(|| self.url.join(",")),

@@ -121,11 +121,11 @@ BEGIN
                AND r.generation = old.generation
              RETURNING r.blob),
     garbage AS (INSERT INTO fencegate.blob_garbage (blob, due_at)
-                SELECT g.blob, t + p_forgotten_s * interval '1 second' FROM gone g
+                SELECT g.blob, acts.due(p_forgotten_s) FROM gone g
                 WHERE g.blob IS NOT NULL)
     SELECT count(*) INTO forgotten FROM gone;
 
-    UPDATE fencegate.blob_garbage g SET due_at = g.due_at + p_horizon_s * interval '1 second', may_return = false
+    UPDATE fencegate.blob_garbage g SET due_at = acts.due(p_horizon_s), may_return = false
     WHERE g.blob IN (SELECT o.blob FROM fencegate.blob_garbage o WHERE o.may_return LIMIT p_rows FOR UPDATE SKIP LOCKED);
 
     DELETE FROM fencegate.blob_pins p WHERE p.blob IN (
@@ -175,7 +175,7 @@ BEGIN
     DELETE FROM fencegate.blob_garbage g USING unnest(p_blobs, p_again) d (blob, again)
     WHERE g.blob = d.blob AND g.deleted AND d.again;
     UPDATE fencegate.blob_garbage g
-    SET deleted = true, due_at = (SELECT w.at FROM fencegate.own_time w) + p_redelete_s * interval '1 second'
+    SET deleted = true, due_at = acts.due(p_redelete_s)
     WHERE g.blob = ANY (p_blobs) AND NOT g.deleted;
 END $$;
 
@@ -189,7 +189,7 @@ BEGIN
     -- Leaves a trace, so that the end of this waits for a synchronous standby: a primary that was replaced never
     -- says yes.
     PERFORM FROM fencegate.write_guard FOR KEY SHARE;
-    RETURN guard.refenced_at IS NULL
+    RETURN guard.refenced_at IS NULL OR p_horizon_s = 0
         OR guard.refenced_at <= (SELECT w.at FROM fencegate.own_time w) - p_horizon_s * interval '1 second';
 END $$;
 

@@ -182,7 +182,7 @@ BEGIN
         SET floor = raised, generation = greatest(g.generation, p_known_generation) + 1,
             timeline = fencegate.current_timeline(), system_id = fencegate.current_system_id(),
             tables = fencegate.current_tables(), started = pg_postmaster_start_time(),
-            halted = NULL, refenced_at = (SELECT w.at FROM fencegate.own_time w);
+            halted = NULL, refenced_at = acts.stamp(clock_timestamp());
         UPDATE fencegate.drained_upstreams d
         SET doubt_floor = raised, doubt_since = clock_timestamp();
         PERFORM acts.skip_numbers();

@@ -6,6 +6,13 @@ CREATE FUNCTION acts.stamp(p_now timestamptz) RETURNS timestamptz LANGUAGE sql S
     SELECT greatest(p_now, (SELECT o.at FROM fencegate.own_time o))
 $$;
 
+-- The own time at which something is due that is to be kept for p_kept_s more: counted from the stamp, so that no setting of the own
+-- time by the clock cuts it short. What is kept for no time is due at once.
+CREATE FUNCTION acts.due(p_kept_s double precision) RETURNS timestamptz LANGUAGE sql VOLATILE AS $$
+    SELECT CASE WHEN p_kept_s > 0 THEN acts.stamp(clock_timestamp()) + p_kept_s * interval '1 second'
+                ELSE (SELECT o.at FROM fencegate.own_time o) END
+$$;
+
 -- A pass: the own time goes on by what has passed since the last one, never by what a clock says.
 --
 -- 1. By proof: the last pass was made on the same boot of the same machine, which had been up for up_us then.

@@ -76,7 +76,7 @@ pub const ALL: &[Mutant] = &[
             },
             Edit {
                 function: "tidy_blobs",
-                from: "SELECT g.blob, t + p_forgotten_s * interval '1 second' FROM gone g",
+                from: "SELECT g.blob, acts.due(p_forgotten_s) FROM gone g",
                 to: "SELECT g.blob, t FROM gone g",
             },
         ],

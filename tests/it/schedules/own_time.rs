@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fence_core::ports::{Boot, ClockTrusted, Ledger as _, Passed};
 
-use crate::schedules::forced::Ground;
+use crate::schedules::forced::{Ground, run};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -46,4 +46,21 @@ pub async fn a_clock_that_waits_for_a_pass_is_held_against_the_time_after_it() {
     let ClockTrusted::NotAhead { own, .. } = verdict else { panic!("{verdict:?}") };
     assert_eq!(own, first.at + ahead);
     assert_eq!(ground.number("SELECT count(*) FROM fencegate.audit").await, 0);
+}
+
+/// An operator who says that the clock is right sets the own time to it: what is to be kept from now on counts from the clock.
+#[tokio::test]
+pub async fn what_is_kept_counts_from_the_clock_where_the_own_time_is_behind() {
+    let ground = Ground::new().await;
+    let mut operator = ground.connect().await;
+    for statement in [
+        "ALTER TABLE fencegate.own_time DISABLE TRIGGER own_time_only_rises",
+        "UPDATE fencegate.own_time SET at = 'epoch'",
+    ] {
+        run(&mut operator, statement).await;
+    }
+    let after = "SELECT (acts.due(60) > clock_timestamp())::int::bigint";
+    assert_eq!(ground.number(after).await, 1, "it would be due at once");
+    let at_once = "SELECT (acts.due(0) = 'epoch')::int::bigint";
+    assert_eq!(ground.number(at_once).await, 1);
 }

@@ -17,7 +17,7 @@ pub struct List {
     /// The resource whose objects to list, or a folder of it, which ends at `/`; without it, resources are listed
     #[arg(value_name = "RESOURCE[/FOLDER]")]
     place: Option<String>,
-    /// How the names of the resources begin, or those of the objects behind the folder
+    /// Prefix of the names of the resources, or of the objects' names behind the folder
     #[arg(long, value_name = "TEXT")]
     prefix: Option<String>,
     /// At most so many

@@ -15,7 +15,7 @@ use crate::terminal;
 
 /// The most bytes that file systems take for one name.
 const NAME_BYTES_MAX: usize = 255;
-/// What a download adds to the name of its file until it is whole.
+/// Suffix of a download's file until it is whole.
 const PART: &str = ".part";
 
 /// One object or file to copy.
@@ -162,7 +162,7 @@ pub fn up(from: &Path, to: &str) -> io::Result<Plan> {
 /// Pairs a file with its key.
 ///
 /// # Errors
-/// It has none; the text says why.
+/// A file that can have no key; the text says why.
 fn fitting(kind: FileType, path: &Path, name: &Path, prefix: &str) -> Result<Pair, String> {
     if kind.is_symlink() {
         return Err("it is a link, which is not followed".to_owned());
@@ -181,7 +181,7 @@ fn fitting(kind: FileType, path: &Path, name: &Path, prefix: &str) -> Result<Pai
 /// Checks that a key can be read by its path, and can be the path of a file.
 ///
 /// # Errors
-/// It cannot; the text says why.
+/// A key that cannot; the text says why.
 fn checked(key: &str) -> Result<(), String> {
     ObjectKey::new(key).map_err(|error| error.to_string())?;
     match key.split('/').all(|part| part.len() <= NAME_BYTES_MAX) {

@@ -18,7 +18,7 @@ const SORTED_MAX: usize = 100_000;
 /// Which locks to list.
 #[derive(Debug, Args)]
 pub struct Locks {
-    /// How the names of the resources begin
+    /// Prefix of the names of the resources
     #[arg(value_name = "PREFIX")]
     prefix: Option<String>,
     /// In which order; by default by name

@@ -26,7 +26,7 @@ const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 /// Which locks to show.
 #[derive(Debug, Args)]
 pub struct Top {
-    /// How the names of the resources begin
+    /// Prefix of the names of the resources
     #[arg(value_name = "PREFIX")]
     prefix: Option<String>,
     /// How often to look

@@ -47,6 +47,15 @@ impl OwnTime {
         }
     }
 
+    /// The own time at which something is due that is to be kept for so long: counted from the stamp, so that no setting of the
+    /// own time by the clock cuts it short. What is kept for no time is due at once.
+    pub fn due(&self, now: Now, kept: Duration) -> Timestamp {
+        match kept.is_zero() {
+            true => self.to_forget_by(now),
+            false => self.stamp(now).checked_add(kept).unwrap_or(Timestamp::MAX),
+        }
+    }
+
     /// Lets go of what was stored before this: in the act that removes it.
     pub fn let_go(&mut self, before: Timestamp) {
         self.let_go_before = self.let_go_before.max(before);
@@ -109,5 +118,22 @@ impl OwnTime {
         let behind = now.wall.duration_since(self.at);
         let behind = Duration::try_from(behind).unwrap_or(Duration::ZERO);
         Pass { number: self.pass, at: self.at, behind }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_counts_from_the_later_one_of_clock_and_own_time() {
+        let at = |second| Timestamp::constant(second, 0);
+        let due = |own, clock, kept| {
+            let now = Now { wall: at(clock), elapsed_ms: 0 };
+            OwnTime::beginning(at(own)).due(now, Duration::from_secs(kept))
+        };
+        assert_eq!(due(10, 1000, 5), at(1005), "setting the own time by the clock leaves it 5 s");
+        assert_eq!(due(1000, 10, 5), at(1005), "a clock that went back cuts nothing short");
+        assert_eq!(due(10, 1000, 0), at(10), "at once");
     }
 }

@@ -36,7 +36,7 @@ impl MemoryLedger {
         }
         if rows.guard.generation > before.generation {
             state.rewound.push((rows.guard.generation, count(&rows.written)));
-            state.refenced_at = Some(rows.guard.time.to_forget_by(now));
+            state.refenced_at = Some(rows.guard.time.stamp(now));
             acts::doubt(rows.upstreams.values_mut(), rows.guard.floor, now.wall);
         }
         epoch_of(rows)

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::MemoryLedger;
 use super::state::{GarbageRow, State};
-use crate::acts::{self, IntentRow};
+use crate::acts::{self, IntentRow, Now};
 use crate::mutants::{self, Mutant};
 use crate::ports::{
     BlobId, BlobTimes, Garbage, LedgerError, Part, Pointer, Tidied, UploadItem, UploadVerdict,
@@ -58,7 +58,8 @@ impl State {
     }
 
     /// Replaced versions that nobody reads or may ask for are forgotten.
-    fn forget_versions(&mut self, times: BlobTimes, limit: usize, now: Timestamp) -> u64 {
+    fn forget_versions(&mut self, times: BlobTimes, limit: usize, clock: Now) -> u64 {
+        let now = self.rows.guard.time.to_forget_by(clock);
         let times = match mutants::is(Mutant::NoRollbackHorizon) {
             true => BlobTimes { rollback_horizon: Duration::ZERO, ..times },
             false => times,
@@ -77,16 +78,17 @@ impl State {
             }
             !goes
         });
-        let due_at = after(now, times.forgotten_blobs());
+        let due_at = self.rows.guard.time.due(clock, times.forgotten_blobs());
         gone.iter().flatten().for_each(|blob| self.discard(*blob, None, due_at, false));
         gone.len() as u64
     }
 
     /// What may come back with an older copy of the ledger stays for the rollback horizon.
-    fn put_off(&mut self, times: BlobTimes) {
+    fn put_off(&mut self, times: BlobTimes, clock: Now) {
+        let due_at = self.rows.guard.time.due(clock, times.rollback_horizon);
         for row in self.blobs.garbage.values_mut().filter(|row| row.may_return) {
             if !mutants::is(Mutant::PartsGoAtOnce) {
-                row.due_at = after(row.due_at, times.rollback_horizon);
+                row.due_at = due_at;
             }
             row.may_return = false;
         }
@@ -117,8 +119,8 @@ impl Uploads for MemoryLedger {
         let state = &mut *self.state();
         let now = state.rows.guard.time.to_forget_by(clock);
         let uploads = state.give_up_uploads(times, limit, now);
-        let versions = state.forget_versions(times, limit, now);
-        state.put_off(times);
+        let versions = state.forget_versions(times, limit, clock);
+        state.put_off(times, clock);
         let held = state.refenced_at.is_some_and(|at| at > before(now, times.rollback_horizon));
         let due = state.blobs.garbage.iter_mut().filter(|(_, row)| row.due_at <= now);
         let pins = &state.blobs.pins;
@@ -147,14 +149,14 @@ impl Uploads for MemoryLedger {
     ) -> Result<(), LedgerError> {
         let clock = self.now();
         let state = &mut *self.state();
-        let now = state.rows.guard.time.to_forget_by(clock);
+        let due_at = state.rows.guard.time.due(clock, times.redelete);
         let rows = &mut state.blobs.garbage;
         for one in garbage {
             match rows.get_mut(&one.blob) {
                 Some(row) if row.deleted && one.again => drop(rows.remove(&one.blob)),
                 Some(row) if !row.deleted => {
                     row.deleted = true;
-                    row.due_at = after(now, times.redelete);
+                    row.due_at = due_at;
                 }
                 _ => {}
             }
@@ -165,7 +167,7 @@ impl Uploads for MemoryLedger {
     async fn pin_blobs(&self, blobs: &[BlobId], keep: Duration) -> Result<(), LedgerError> {
         let clock = self.now();
         let state = &mut *self.state();
-        let until = after(state.rows.guard.time.to_forget_by(clock), keep);
+        let until = state.rows.guard.time.due(clock, keep);
         let pins = &mut state.blobs.pins;
         for blob in blobs {
             let pin = pins.entry(*blob).or_insert(until);
@@ -194,7 +196,7 @@ impl Uploads for MemoryLedger {
         let clock = self.now();
         let state = self.state();
         let now = state.rows.guard.time.to_forget_by(clock);
-        Ok(state.refenced_at.is_none_or(|at| at <= before(now, horizon)))
+        Ok(horizon.is_zero() || state.refenced_at.is_none_or(|at| at <= before(now, horizon)))
     }
 
     async fn pointers(

@@ -188,13 +188,15 @@ impl Uploads for PgLedger {
 
     async fn pin_blobs(&self, blobs: &[BlobId], keep: Duration) -> Result<(), LedgerError> {
         let sessions = &self.sessions;
-        let query = sqlx::query(
+        let query = sqlx::query(concat!(
             "INSERT INTO fencegate.blob_pins AS p (blob, keep_until)
-             SELECT b.id, (SELECT w.at FROM fencegate.own_time w) + $2 * interval '1 second'
+             SELECT b.id, ",
+            acts!(),
+            ".due($2)
              FROM (SELECT DISTINCT u.id FROM unnest($1::uuid[]) u (id)) b ORDER BY b.id
              ON CONFLICT (blob) DO UPDATE
-             SET keep_until = greatest(p.keep_until, excluded.keep_until)",
-        )
+             SET keep_until = greatest(p.keep_until, excluded.keep_until)"
+        ))
         .bind(ids(blobs))
         .bind(keep.as_secs_f64());
         fetch_anyway!(sessions, execute, query).map(drop)

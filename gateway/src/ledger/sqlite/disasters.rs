@@ -40,7 +40,7 @@ impl SqliteLedger {
             .bind(guard.base)
             .bind(guard.floor)
             .bind(guard.generation)
-            .bind(guard.time.at.as_microsecond())
+            .bind(guard.time.stamp(self.now()).as_microsecond())
             .execute(&mut *transaction)
             .await
             .map_err(unwritten)?;

@@ -8,15 +8,6 @@ use super::bulk::Script;
 use super::{SqliteLedger, load};
 
 impl SqliteLedger {
-    /// The time by which is forgotten what has been kept long enough, in microseconds.
-    pub(super) async fn own_time(
-        &self,
-        connection: &mut SqliteConnection,
-    ) -> Result<i64, LedgerError> {
-        let own = load::guard(connection).await?.time.to_forget_by(self.now());
-        Ok(own.as_microsecond())
-    }
-
     /// A pass of a gateway.
     pub(super) async fn pass_own_time(&self, passed: &Passed) -> Result<Pass, LedgerError> {
         let mut writer = self.writer.lock().await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fence_core::acts;
+use fence_core::acts::{self, Now, OwnTime};
 use fence_core::mutants::{self, Mutant};
 use fence_core::ports::{
     BlobId, BlobTimes, Garbage, LedgerError, Pointer, Tidied, UploadItem, UploadVerdict, Uploads,
@@ -11,9 +11,9 @@ use fence_core::ports::{
 use sqlx::{Connection as _, SqliteConnection};
 use uuid::Uuid;
 
-use super::SqliteLedger;
 use super::columns::id;
 use super::needs::Needs;
+use super::{SqliteLedger, load};
 use crate::ledger::{digest, object_key, resource_name};
 
 row! {
@@ -42,8 +42,10 @@ async fn collect(
     connection: &mut SqliteConnection,
     times: BlobTimes,
     limit: i64,
-    now: i64,
+    (own, clock): (&OwnTime, Now),
 ) -> Result<Tidied, sqlx::Error> {
+    let now = own.to_forget_by(clock).as_microsecond();
+    let due = |kept: Duration| own.due(clock, kept).as_microsecond();
     let before = |keep: Duration| now.saturating_sub(micros(keep));
     let uploads: Vec<(String, Option<String>, bool)> = sqlx::query_as(
         "SELECT i.blob, i.handle, u.id IS NOT NULL FROM blob_intents i LEFT JOIN uploads u ON u.id = i.blob
@@ -83,7 +85,7 @@ async fn collect(
     .fetch_all(&mut *connection)
     .await?;
     let counts = (uploads.len() as u64, inline.rows_affected() + versions.len() as u64);
-    let later = now.saturating_add(micros(times.forgotten_blobs()));
+    let later = due(times.forgotten_blobs());
     let replaced = versions.into_iter().map(|blob| (blob, None, later, false));
     let uploads = uploads.into_iter().map(|(blob, handle, in_parts)| (blob, handle, now, in_parts));
     for (blob, handle, due_at, may_return) in uploads.chain(replaced) {
@@ -98,8 +100,8 @@ async fn collect(
         .await?;
     }
     // What may come back with an older copy of the ledger stays for the rollback horizon.
-    sqlx::query("UPDATE blob_garbage SET due_at = due_at + ?1, may_return = 0 WHERE may_return")
-        .bind(micros(match mutants::is(Mutant::PartsGoAtOnce) {
+    sqlx::query("UPDATE blob_garbage SET due_at = ?1, may_return = 0 WHERE may_return")
+        .bind(due(match mutants::is(Mutant::PartsGoAtOnce) {
             true => Duration::ZERO,
             false => times.rollback_horizon,
         }))
@@ -134,9 +136,10 @@ impl Uploads for SqliteLedger {
     ) -> Result<Tidied, LedgerError> {
         let mut writer = self.writer.lock().await;
         let connection = self.connected(&mut writer).await?;
-        let now = self.own_time(&mut *connection).await?;
+        let (own, clock) = (load::guard(&mut *connection).await?.time, self.now());
+        let now = own.to_forget_by(clock).as_microsecond();
         let mut transaction = connection.begin().await.map_err(|error| self.unwritten(error))?;
-        let tidied = collect(&mut transaction, times, limit, now)
+        let tidied = collect(&mut transaction, times, limit, (&own, clock))
             .await
             .map_err(|error| self.unwritten(error))?;
         sqlx::query("DELETE FROM blob_pins WHERE keep_until <= ?1")
@@ -180,7 +183,8 @@ impl Uploads for SqliteLedger {
     ) -> Result<(), LedgerError> {
         let mut writer = self.writer.lock().await;
         let connection = self.connected(&mut writer).await?;
-        let due_at = self.own_time(&mut *connection).await?.saturating_add(micros(times.redelete));
+        let own = load::guard(&mut *connection).await?.time;
+        let due_at = own.due(self.now(), times.redelete).as_microsecond();
         let mut transaction = connection.begin().await.map_err(|error| self.unwritten(error))?;
         for one in garbage {
             let blob = one.blob.to_string();
@@ -198,14 +202,15 @@ impl Uploads for SqliteLedger {
 
     async fn pin_blobs(&self, blobs: &[BlobId], keep: Duration) -> Result<(), LedgerError> {
         let mut writer = self.writer.lock().await;
+        let connection = self.connected(&mut writer).await?;
+        let until = load::guard(&mut *connection).await?.time.due(self.now(), keep);
         sqlx::query(
-            "INSERT INTO blob_pins (blob, keep_until)
-             SELECT value, (SELECT own_time FROM guard) + ?2 FROM json_each(?1) WHERE true
+            "INSERT INTO blob_pins (blob, keep_until) SELECT value, ?2 FROM json_each(?1) WHERE true
              ON CONFLICT (blob) DO UPDATE SET keep_until = max(keep_until, excluded.keep_until)",
         )
         .bind(json(blobs))
-        .bind(micros(keep).min(i64::MAX / 2))
-        .execute(self.connected(&mut writer).await?)
+        .bind(until.as_microsecond())
+        .execute(connection)
         .await
         .map(drop)
         .map_err(|error| self.unwritten(error))
@@ -230,7 +235,7 @@ impl Uploads for SqliteLedger {
     async fn may_delete(&self, horizon: Duration) -> Result<bool, LedgerError> {
         let mut reader = self.reader().await?;
         let settled = sqlx::query_scalar(
-            "SELECT NOT EXISTS (SELECT 1 FROM guard WHERE refenced_at > own_time - ?1)",
+            "SELECT ?1 = 0 OR NOT EXISTS (SELECT 1 FROM guard WHERE refenced_at > own_time - ?1)",
         )
         .bind(micros(horizon))
         .fetch_one(&mut *reader)
