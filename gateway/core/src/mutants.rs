@@ -193,6 +193,10 @@ impl Mutant {
         (Self::PartsGoEarly, "the parts of an object are garbage once it is complete"),
         (Self::PartsStay, "an upload becomes garbage without its parts"),
         (Self::ForgetsByClock, "what makes an outcome known is forgotten by a clock that is ahead"),
+        (
+            Self::RerunPastHorizon,
+            "a rerun is decided although the ledger may have let go of what became of it",
+        ),
     ];
 
     /// Those that cases of the conformance suite notice, and what each does.
@@ -212,10 +216,6 @@ impl Mutant {
         (Self::KeySpacesMeet, "idempotency keys of two spaces meet"),
         (Self::StampsByClock, "what is kept for a while is stamped by a clock that went back"),
         (Self::TimesAddUp, "the times that several gateways have known one pass add up"),
-        (
-            Self::RerunPastHorizon,
-            "a rerun is decided although the ledger may have let go of what became of it",
-        ),
     ];
 }
 

@@ -514,6 +514,7 @@ on_every_database! {
     belts::a_large_resource_is_not_deleted_at_once
     holds::metadata_beyond_the_limit_is_refused_by_the_database
     fences::a_frozen_resource_takes_no_fence
+    tidying::grants_go_in_their_order
     sizes::a_page_costs_what_it_holds
     sizes::a_page_of_objects_costs_what_it_holds
     sizes::rejections_of_a_reason_cost_what_they_are

@@ -23,6 +23,8 @@ pub const HORIZON: Duration = Duration::from_secs(8);
 
 /// Longer than any run, and shorter than most jumps of clocks: what makes an outcome known is forgotten by none of them.
 const KEPT: Duration = Duration::from_secs(300);
+/// How long history is kept where it is let go: shorter than an edge is cut now and then, so that a rerun comes after.
+const HISTORY: Duration = Duration::from_millis(200);
 
 /// What all gateways share.
 pub struct Servers {
@@ -34,6 +36,8 @@ pub struct Servers {
     pub blobs: MemoryBlobs,
     /// Whether rules of access are in force.
     pub ruled: bool,
+    /// Whether history is let go.
+    pub forgets: bool,
     /// Where they run, each by itself: ledger, mint, blobs.
     pub processes: [Process; 3],
 }
@@ -94,6 +98,11 @@ impl Gateways {
         self.servers.ruled
     }
 
+    /// Whether what became of a write may be let go.
+    pub fn forget(&self) -> bool {
+        self.servers.forgets
+    }
+
     /// The process of a gateway.
     pub fn process(&self, gateway: usize) -> Process {
         self.seats()[gateway].process
@@ -151,7 +160,7 @@ impl Gateways {
             let ledger = Arc::new(SimulatedLedger::new(Arc::clone(&servers.ledger), to_ledger));
             let mint = Arc::new(SimulatedMint::new(Arc::clone(&servers.mint), to_mint));
             let blobs = SimulatedBlobs::new(servers.blobs.clone(), to_blobs, this.world.clone());
-            let settings = settings();
+            let settings = settings(servers.forgets);
             while ledger.register_upstreams(&settings.drained).await.is_err() {
                 this.world.sleep(50 * MS).await;
             }
@@ -173,7 +182,7 @@ impl Gateways {
 }
 
 /// As a gateway is configured, with times that fit a run of some seconds.
-fn settings() -> Settings {
+fn settings(forgets: bool) -> Settings {
     let (name, prefix) = UPSTREAM;
     let upstream = DrainedUpstream {
         name: name.into(),
@@ -190,7 +199,7 @@ fn settings() -> Settings {
             keys: KEPT,
             ended_locks: KEPT,
             buried: KEPT,
-            history: None,
+            history: forgets.then_some(HISTORY),
             rejections_max: 50,
             rows_per_pass: 1000,
         },

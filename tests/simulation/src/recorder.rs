@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use fence_core::ports::{Applied, Effect as LedgerEffect, Ledger as _, OperationRecord};
+use fence_core::ports::{Applied, Effect as LedgerEffect, Ledger as _};
 use fence_history::{
     Answer, Answered, Asked, Call, Change, Committed, Effect, Healed, History, Intent, Record,
     Rollback, Rules, Sealed, Writers,
@@ -264,7 +264,7 @@ impl Recorder {
         timed.extend(book.calls.values().map(|call| (call.begun_at, Record::Call(call.clone()))));
         timed.sort_by_key(|(at, _)| *at);
         let mut records: Vec<Record> = timed.into_iter().map(|(_, record)| record).collect();
-        let asked = server.asked();
+        let (asked, outcomes) = (server.asked(), server.outcomes());
         let memory = server.memory();
         for id in &asked.locks {
             let Some(Ok(Some(lock))) = memory.lock(*id).now_or_never() else { continue };
@@ -275,13 +275,9 @@ impl Recorder {
             records.extend(lock.grant.resources.iter().map(sealed));
         }
         for (id, write) in &asked.operations {
-            let rows = match memory.operation(*id).now_or_never() {
-                Some(Ok(Some(OperationRecord::Applied(applied)))) => vec![applied],
-                Some(Ok(Some(OperationRecord::Committed(rows)))) => rows,
-                _ => continue,
-            };
             let committed = |applied| Record::Committed(book.committed(write, applied));
-            records.extend(rows.into_iter().map(committed));
+            let rows = outcomes.get(id).into_iter().flatten().cloned();
+            records.extend(rows.map(committed));
         }
         History { records }
     }

@@ -90,6 +90,8 @@ pub fn run(seed: u64, mutant: Option<Mutant>) -> Run {
 const ONLOOKER: u32 = 99;
 /// One run in so many has rules of access.
 const RULED: u64 = 4;
+/// One run in so many lets go of history.
+const FORGETS: u64 = 6;
 /// One run in so many has uploads in parts.
 const IN_PARTS: u64 = 5;
 /// The longest that a run takes to come to rest after its last fault.
@@ -103,6 +105,7 @@ fn play(world: &World, seed: u64, recorder: Recorder) -> (History, Option<String
     let ruled = seed.is_multiple_of(RULED) && !faults.ledger;
     let servers = Arc::new(Servers {
         ruled,
+        forgets: seed % FORGETS == FORGETS - 1,
         ledger: Arc::new(LedgerServer::new(clock, random_id(world))),
         mint: Arc::new(MintServer::new()),
         blobs: MemoryBlobs::new(runtime(world, processes[2]).clock),

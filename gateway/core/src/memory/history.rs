@@ -1,10 +1,11 @@
 //! What the ledger in memory lets go of its history.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
 use super::state::{State, limit};
+use crate::Token;
 use crate::ports::Applied;
 
 /// Lets go of history that is older than this, as `schema/postgres/acts/history.sql` does. Says how many rows.
@@ -44,16 +45,23 @@ pub(super) fn prune(state: &mut State, before: Timestamp, rows_max: i64) -> usiz
     }
 
     // Grants that another one superseded long ago, once the tree over the audit has leaves of them. Their tokens stay known:
-    // no number up to them is sealed again.
+    // no number up to them is sealed again. One that stays keeps the later ones of its resource, also those that a clock that
+    // was ahead meanwhile makes older.
     let is_old = |at: Option<Timestamp>| at.is_some_and(|at| at < before);
     let unsealed: BTreeSet<_> =
         rows.audited.iter().skip(limit(upto)).map(|one| one.token).collect();
+    let goes = |(_, token): &(_, Token), at| is_old(at) && !unsealed.contains(&Some(*token));
+    let stays = rows.grants.iter().filter(|(place, grant)| !goes(place, grant.at));
+    let mut first_kept = BTreeMap::new();
+    for ((resource, token), _) in stays {
+        first_kept.entry(resource).or_insert(*token);
+    }
     let old: BTreeSet<_> = rows
         .grants
-        .iter()
-        .filter(|((_, token), grant)| is_old(grant.at) && !unsealed.contains(&Some(*token)))
-        .map(|(place, _)| place.clone())
+        .keys()
+        .filter(|(resource, token)| first_kept.get(resource).is_none_or(|kept| token < kept))
         .take(limit(rows_max))
+        .cloned()
         .collect();
     rows.grants.retain(|place, _| !old.contains(place));
     rows.let_go = old.iter().map(|(_, token)| token.get()).fold(rows.let_go, i64::max);

@@ -27,11 +27,13 @@ const UNNUMBERED: &str = "
             ORDER BY committed_at LIMIT ?2) o
         WHERE NOT EXISTS (SELECT 1 FROM idempotency_keys k WHERE k.operation = o.id))";
 
-/// Grants that another one superseded long ago.
+/// Grants that another one superseded long ago, those of a resource in their order: one that stays keeps the later ones, also
+/// those that a clock that was ahead meanwhile makes older.
 macro_rules! old_grants {
     () => {
-        "(SELECT resource, token FROM grants WHERE superseded_at < ?1
-          ORDER BY superseded_at, resource, token LIMIT ?2)"
+        "(SELECT o.resource, o.token FROM grants o WHERE o.superseded_at < ?1 AND NOT EXISTS (
+              SELECT 1 FROM grants e WHERE e.resource = o.resource AND e.token < o.token AND e.superseded_at >= ?1)
+          ORDER BY o.token, o.resource LIMIT ?2)"
     };
 }
 

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use fence_core::memory::MemoryLedger;
 use fence_core::mutants::{self, Mutant};
 use fence_core::ports::{
-    Clock, Effect, Epoch, Ledger as _, LedgerError, Line, Milestone, OperationRecord, Place,
-    Refence, Stand, Start,
+    Applied, Clock, Effect, Epoch, Ledger as _, LedgerError, Line, Milestone, OperationRecord,
+    Place, Refence, Stand, Start,
 };
 use fence_core::{LockId, OperationId, ResourceName, Token};
 use futures::FutureExt as _;
@@ -32,6 +32,8 @@ struct Guard {
     start: u32,
     /// Those that gateways have left in it.
     milestones: Vec<Milestone>,
+    /// What became of writes, since the ledger may let go of it.
+    outcomes: BTreeMap<OperationId, Vec<Applied>>,
 }
 
 /// The ledger as it was at some time.
@@ -94,8 +96,14 @@ pub struct LedgerServer {
 impl LedgerServer {
     /// An empty ledger.
     pub fn new(clock: Arc<dyn Clock>, nonce: Uuid) -> Self {
-        let guard =
-            Guard { timeline: 1, halted: None, inserted: 0, start: 1, milestones: Vec::new() };
+        let guard = Guard {
+            timeline: 1,
+            halted: None,
+            inserted: 0,
+            start: 1,
+            milestones: Vec::new(),
+            outcomes: BTreeMap::new(),
+        };
         let memory = Arc::new(MemoryLedger::new(clock, nonce));
         let asked = Asked::default();
         let state = State { memory, guard, timeline: 1, start: 1, asked, lagging: None };
@@ -114,6 +122,23 @@ impl LedgerServer {
     /// What was asked of it.
     pub fn asked(&self) -> Asked {
         self.state().asked.clone()
+    }
+
+    /// Notes what became of the writes that were asked of it: the next sweep may let go of that.
+    fn remember(&self) {
+        let mut state = self.state();
+        let State { memory, guard, asked, .. } = &mut *state;
+        for id in asked.operations.keys() {
+            let rows = applied(memory, *id);
+            let known = guard.outcomes.entry(*id).or_default();
+            known.extend(rows.into_iter().filter(|row| !known.contains(row)).collect::<Vec<_>>());
+        }
+    }
+
+    /// All that ever came of the writes that were asked of it, and was not lost since.
+    pub fn outcomes(&self) -> BTreeMap<OperationId, Vec<Applied>> {
+        self.remember();
+        self.state().guard.outcomes.clone()
     }
 
     /// The operations that were asked of it and are buried now.
@@ -284,6 +309,15 @@ impl LedgerServer {
 
     fn note_write(&self, id: OperationId, write: AskedWrite) {
         self.state().asked.operations.entry(id).or_insert(write);
+    }
+}
+
+/// The rows of a write, if it took effect and has not been let go.
+fn applied(memory: &MemoryLedger, id: OperationId) -> Vec<Applied> {
+    match now(memory.operation(id)) {
+        Ok(Some(OperationRecord::Applied(applied))) => vec![applied],
+        Ok(Some(OperationRecord::Committed(rows))) => rows,
+        _ => Vec::new(),
     }
 }
 

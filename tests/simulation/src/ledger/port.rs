@@ -344,7 +344,11 @@ impl Ledger for SimulatedLedger {
 
     async fn sweep(&self, retention: &Retention) -> Result<u64, LedgerError> {
         let retention = retention.clone();
-        self.act(move |memory| now(memory.sweep(&retention))).await
+        let sweep = move |server: &LedgerServer, start| {
+            server.remember();
+            server.act(start, true, |memory| now(memory.sweep(&retention)))
+        };
+        self.ask(sweep).await
     }
 }
 

@@ -237,6 +237,7 @@ impl Client {
     pub async fn look_up(&self, operation: uuid::Uuid) -> Option<Answer> {
         use fence_core::ports::OperationRecord;
         let id = fence_core::OperationId(operation);
+        let forgets = self.gateways.forget();
         let handler = move |engine: Engine| async move {
             let outcome = match engine.operation(id).await {
                 Ok(Some(OperationRecord::Applied(_) | OperationRecord::Committed(_))) => {
@@ -244,6 +245,10 @@ impl Client {
                 }
                 Ok(Some(OperationRecord::Buried)) => Outcome::Buried,
                 Ok(Some(OperationRecord::Forwarded(record))) => upstream::outcome(record),
+                // Says nothing where that may have been let go.
+                Ok(None) if forgets => {
+                    return (Answer::Failed { code: "let-go".to_owned() }, None);
+                }
                 Ok(_) => Outcome::NotKnown,
                 Err(error) => {
                     return (Answer::Failed { code: error.code().as_str().to_owned() }, None);

@@ -5,7 +5,7 @@ use std::thread;
 
 use fence_core::mutants::{self, Mutant};
 use fence_core::ports::Ledger;
-use fence_tests::conformance::ledger::{multipart, multipart_ends as ends, own_time, tidying};
+use fence_tests::conformance::ledger::{multipart, multipart_ends as ends, tidying};
 use fence_tests::conformance::{memory_ledger, sqlite_ledger};
 use futures::future::LocalBoxFuture;
 
@@ -43,9 +43,6 @@ fn case_of(mutant: Mutant) -> Option<Case> {
             tidying::what_is_stamped_by_a_clock_that_went_back_is_kept_as_long,
             "it is forgotten early"
         ),
-        Mutant::RerunPastHorizon => {
-            case!(own_time::a_rerun_of_what_history_let_go_stays_unknown, "left: Applied")
-        }
         Mutant::TimesAddUp => {
             case!(tidying::the_own_time_goes_on_by_what_has_passed_once, "their times add up")
         }

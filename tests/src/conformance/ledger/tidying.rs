@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use super::build::*;
 use super::commits::{committed, decide, many};
+use crate::conformance::Operator;
 
 pub(super) const KEEP: Duration = Duration::from_secs(3600);
 
@@ -436,6 +437,32 @@ pub async fn tokens_of_history_are_stale(ledger: &dyn Ledger) {
     for grant in [cat, alone] {
         apply(ledger, put(&grant, "k", "x")).await;
     }
+}
+
+/// A clock that was ahead for a while makes the later grants look older: they stay as long as those before them, so that each
+/// token that was granted is refused by what is known of it.
+pub async fn grants_go_in_their_order(ledger: &dyn Ledger, operator: &Operator) {
+    for number in [10, 20, 30] {
+        let held = held(ledger, "r", number).await;
+        release_one(ledger, held.lock).await;
+    }
+    held(ledger, "r", 40).await;
+    seal_audit(ledger).await;
+    let ahead = match operator {
+        Operator::Sqlite(_) => {
+            "UPDATE grants SET superseded_at = superseded_at + 1000000000000 WHERE token = 10"
+        }
+        Operator::Postgres(_) => {
+            "UPDATE grants SET at = at + interval '1000000 s' WHERE token = 20"
+        }
+    };
+    operator.execute(ahead).await;
+    sweep(ledger, Retention { history: ALL_HISTORY, ..keep_all() }).await;
+    for number in [10, 20, 30] {
+        let refused = refusal(ledger, put_at("r", number)).await;
+        assert!(matches!(refused, Refusal::Stale { by: Some(_), .. }), "{number}: {refused:?}");
+    }
+    assert_eq!(refusal(ledger, put_at("r", 15)).await, Refusal::Unknown, "it was never granted");
 }
 
 fn rejection(i: usize) -> Rejection {
