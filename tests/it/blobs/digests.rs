@@ -7,18 +7,11 @@ use std::path::PathBuf;
 use fence_tests::gateway::Gateway;
 use futures::StreamExt as _;
 
-use crate::blobs::rig::{body, default_blobs, put, seed_of};
+use crate::blobs::rig::{blob_files, body, put, seed_of};
 use crate::setup::{SetUp, on_both};
 
 const R: &str = "job:1";
 const MIB: usize = 1 << 20;
-
-fn blob_files(gateway: &Gateway) -> Vec<PathBuf> {
-    let blobs = default_blobs(gateway).join("blobs");
-    let folders = std::fs::read_dir(blobs).into_iter().flatten();
-    let files = folders.flat_map(|folder| std::fs::read_dir(folder.unwrap().path()).unwrap());
-    files.map(|file| file.unwrap().path()).collect()
-}
 
 /// Changes one byte behind the gateway.
 fn forge(blob: &PathBuf, at: usize) {

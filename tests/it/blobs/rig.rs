@@ -181,3 +181,10 @@ pub fn head(resource: &str, key: &str, lock: &Lock, length: usize, more: &str) -
 pub fn default_blobs(gateway: &Gateway) -> std::path::PathBuf {
     gateway.data_dir().join("blobs")
 }
+
+/// Blobs of such a gateway, each a file.
+pub fn blob_files(gateway: &Gateway) -> Vec<std::path::PathBuf> {
+    let folders = std::fs::read_dir(default_blobs(gateway).join("blobs")).into_iter().flatten();
+    let files = folders.flat_map(|folder| std::fs::read_dir(folder.unwrap().path()).unwrap());
+    files.map(|file| file.unwrap().path()).collect()
+}

@@ -67,7 +67,7 @@ pub async fn get(
     let mut answer = Answer::NotModified;
     let wanted = |object: &Object| {
         answer = Answer::to(&conditions, &method, &headers, object);
-        answer.wanted(size(object))
+        answer.wanted(size(object), headers.contains_key(header::IF_RANGE))
     };
     let fetched = app.engine.fetch(resource.clone(), key, query.version()?, wanted).await;
     let fetched = fetched.map_err(|error| Problem::from(error).about(&resource))?;
@@ -154,10 +154,13 @@ impl Answer {
         }
     }
 
-    /// The bytes that it needs of an object of this size.
-    fn wanted(&self, size: u64) -> Wanted {
+    /// The bytes that it needs of an object of this size. With `If-Range` they are the rest of a read that broke off.
+    fn wanted(&self, size: u64, is_rest: bool) -> Wanted {
         match self {
             Self::Bytes(Selection::Whole) => Wanted::Bytes(0..size),
+            Self::Bytes(Selection::Part { first, last }) if is_rest => {
+                Wanted::Rest(*first..*last + 1)
+            }
             Self::Bytes(Selection::Part { first, last }) => Wanted::Bytes(*first..*last + 1),
             Self::Bytes(Selection::Outside) | Self::Mismatch | Self::NotModified | Self::Facts => {
                 Wanted::Nothing

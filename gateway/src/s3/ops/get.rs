@@ -43,12 +43,15 @@ pub async fn get(call: Call, asked: ReadObject) -> Result<Response, Failure> {
         Some(number) => Some(part_of(&call, &asked, number).await?),
     };
     let is_get = call.parts.method == Method::GET;
+    // With `If-Range` it is the rest of a read that broke off.
+    let is_rest = call.parts.headers.contains_key(header::IF_RANGE);
     let mut answer = Answer::NotModified;
     let mut decided: Option<EntityTag> = None;
     let wanted = |object: &Object| {
         decided = Some(object.tag);
         answer = decide(&asked, parts.as_ref(), object);
         match &answer {
+            Answer::Bytes(_, range) if is_get && is_rest => Wanted::Rest(range.clone()),
             Answer::Bytes(_, range) if is_get => Wanted::Bytes(range.clone()),
             _ => Wanted::Nothing,
         }

@@ -9,6 +9,7 @@ mod kills;
 mod pauses;
 mod put_back;
 mod refused;
+mod resumed;
 pub mod rig;
 mod shares;
 mod signatures;

@@ -22,6 +22,9 @@ pub enum Wanted {
     Nothing,
     /// These.
     Bytes(Range<u64>),
+    /// These, by a reader that has those before them: a part of the object in which they begin is checked whole, or a read
+    /// that broke off before damaged bytes would go on behind them.
+    Rest(Range<u64>),
 }
 
 /// An object, and the bytes that were wanted.
@@ -69,13 +72,16 @@ impl Engine {
                 None => EngineError::ObjectNotFound,
                 Some(_) => EngineError::VersionNotRetained,
             })?;
-            let content = match (wanted(&object), &object.payload) {
+            let wanted = wanted(&object);
+            let content = match (&wanted, &object.payload) {
                 (Wanted::Nothing, _) => Content::Here(Bytes::new()),
-                (Wanted::Bytes(range), Payload::Inline(bytes)) => {
-                    Content::Here(part(bytes, &range))
+                (Wanted::Bytes(range) | Wanted::Rest(range), Payload::Inline(bytes)) => {
+                    Content::Here(part(bytes, range))
                 }
-                (Wanted::Bytes(range), Payload::Blob(blob)) => {
-                    match self.open_object(&resource, &object, *blob, range).await? {
+                (Wanted::Bytes(range) | Wanted::Rest(range), Payload::Blob(blob)) => {
+                    let is_rest = matches!(wanted, Wanted::Rest(_));
+                    let range = range.clone();
+                    match self.open_object(&resource, &object, *blob, (range, is_rest)).await? {
                         Some(stream) => Content::Stream(stream),
                         None if missing == Some(*blob) => {
                             self.store_is_ours().await?;
@@ -107,10 +113,10 @@ impl Engine {
         resource: &ResourceName,
         object: &Object,
         blob: BlobId,
-        range: Range<u64>,
+        (range, is_rest): (Range<u64>, bool),
     ) -> Result<Option<BlobStream>, EngineError> {
         if object.parts.is_some() {
-            return self.open_parts(blob, object, range).await;
+            return self.open_parts(blob, object, (range, is_rest)).await;
         }
         let is_whole = range == (0..object.size.unsigned_abs());
         let stream = self.open(blob, range).await?;
