@@ -153,7 +153,7 @@ settings! {
         /// by then is waited for up to twice as long again.
         request_timeout: Duration = 4 * SECOND, in 100 * MILLISECOND..=MINUTE;
         /// How long a start waits for a Postgres that is not there yet, or still a standby. A wrong password or
-        /// database is said at once.
+        /// database, and a certificate that is not trusted, are said at once.
         wait_for_ledger: Duration = MINUTE, in Duration::ZERO..=HOUR;
         /// How many items wait in each queue; beyond that callers get 503 `overloaded`, and before if they would
         /// wait for more than half of `request_timeout`.

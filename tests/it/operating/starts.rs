@@ -1,13 +1,22 @@
 //! Starts while something is away: what the gateway can do without, and what it waits for.
 
+use std::sync::Arc;
+
 use fence_core::wire::Readiness;
 use fence_tests::etcd::Etcd;
 use fence_tests::gateway::{Gateway, Settings};
 use fence_tests::postgres::{Postgres, Stop};
 use fence_tests::process::eventually;
 use fence_tests::stores::{Kind, Store};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::disasters::outages::part;
+use crate::http::tls::rig::Authority;
 
 const LARGE: usize = 1 << 20;
 
@@ -125,4 +134,43 @@ async fn what_waiting_does_not_change_is_said_at_once() {
     let (status, log) = settings.start_refused().await;
     assert_eq!(status.code(), Some(1), "{log}");
     assert!(log.contains("no_such_database") && !log.contains("waiting"), "{log}");
+}
+
+/// A port where TLS is spoken as Postgres begins it, under a certificate that nobody trusts.
+async fn untrusted_postgres() -> u16 {
+    let pair = Authority::new("nobody's").server(1);
+    let chain = CertificateDer::pem_slice_iter(pair.certificate.as_bytes());
+    let chain = chain.collect::<Result<Vec<_>, _>>().unwrap();
+    let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
+    let config = ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key);
+    let acceptor = TlsAcceptor::from(Arc::new(config.unwrap()));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut asked = [0; 8];
+            stream.read_exact(&mut asked).await.unwrap();
+            stream.write_all(b"S").await.unwrap();
+            let _refused = acceptor.accept(stream).await;
+        }
+    });
+    port
+}
+
+/// What no wait can mend ends a start at once, and says what to look at.
+#[tokio::test]
+async fn a_start_does_not_wait_for_what_no_wait_can_mend() {
+    let (postgres, etcd) = tokio::join!(Postgres::shared(), Etcd::shared());
+    let (port, fake) = (postgres.port(), untrusted_postgres().await);
+    let cases = [
+        (format!("postgres://postgres@127.0.0.1:{fake}/x?sslmode=verify-full"), "sslrootcert"),
+        (format!("postgres://postgres@127.0.0.1:{port}/postgres?sslmode=require"), "sslmode"),
+        (postgres.url("a_database_that_is_not_there"), "the database in its URL"),
+        (format!("postgres://nobody@127.0.0.1:{port}/postgres"), "the user in its URL"),
+    ];
+    for (url, hint) in cases {
+        let settings = Gateway::clustered(&url, &etcd.endpoint(), &etcd.prefix());
+        let (status, log) = settings.env("FENCEGATE_WAIT_FOR_LEDGER", "1h").start_refused().await;
+        assert!(!status.success() && log.contains(hint), "{url}: {log}");
+    }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions as _, PgConnection};
+use tokio_rustls::rustls;
 
 use super::super::notices;
 use super::super::poolers::{self, POOLER};
@@ -71,7 +72,8 @@ impl ConnectError {
     pub(super) fn may_pass(&self) -> bool {
         match self {
             Self::Standby | Self::Late => true,
-            Self::Driver(sqlx::Error::Io(_)) => true,
+            // A certificate that is not trusted is an I/O error, too.
+            Self::Driver(sqlx::Error::Io(error)) => refused_by_tls(error).is_none(),
             Self::Driver(sqlx::Error::Database(error)) => {
                 let code = error.code().unwrap_or_default();
                 // It starts, stops, or has no room: classes 57 and 53, and lost connections.
@@ -84,6 +86,41 @@ impl ConnectError {
             | Self::Deaf => false,
         }
     }
+
+    /// Tells an operator what to look at, if the error alone does not.
+    pub(super) fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Driver(sqlx::Error::Io(error)) => refused_by_tls(error).map(|error| match error {
+                rustls::Error::InvalidCertificate(_) => {
+                    "`sslrootcert` in its URL names the file with the authority that made its certificate"
+                }
+                _ => "`sslmode`, `sslcert` and `sslkey` in its URL say how TLS is spoken",
+            }),
+            Self::Driver(sqlx::Error::Tls(_)) => {
+                Some("`sslmode` in its URL says whether TLS is spoken, `sslrootcert` whom to trust")
+            }
+            Self::Driver(sqlx::Error::Database(error)) => match error.code().unwrap_or_default().as_ref() {
+                "28P01" => Some("look at the user and the password in its URL"),
+                "28000" => Some("look at the user in its URL, and at what pg_hba.conf asks of it"),
+                "3D000" => Some("look at the database in its URL: it must be there, for the gateway makes none"),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+/// The refusal of TLS that an I/O error holds, if it is one.
+fn refused_by_tls(error: &std::io::Error) -> Option<&rustls::Error> {
+    let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
+    matches!(
+        error,
+        rustls::Error::InvalidCertificate(_)
+            | rustls::Error::InvalidMessage(_)
+            | rustls::Error::AlertReceived(_)
+            | rustls::Error::PeerIncompatible(_)
+    )
+    .then_some(error)
 }
 
 /// Looks up names without a schema among those of Postgres alone, and lets it warn.

@@ -365,7 +365,10 @@ impl Sessions {
                 self.idle().push(connection);
                 Ok(())
             }
-            Err(error) => Err(Unusable { may_pass: error.may_pass(), text: error.to_string() }),
+            Err(error) => {
+                let hint = error.hint().map_or_else(String::new, |hint| format!("; {hint}"));
+                Err(Unusable { may_pass: error.may_pass(), text: format!("{error}{hint}") })
+            }
         }
     }
 }
