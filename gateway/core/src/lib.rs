@@ -21,5 +21,7 @@ pub use fencegate_wire::{
     OperationId, PrincipalName, ResourceName, Supersession, Token, TokenError, Ttl, Word,
     WriterName,
 };
-pub use fencegate_wire::{code, each_code, etag, lock, metadata, names, principal, token, trace};
+pub use fencegate_wire::{
+    code, each_code, etag, lock, metadata, names, principal, shown, token, trace,
+};
 pub use rule::Refusal;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::Subcommand;
+use fence_core::shown::escaped;
 use fence_core::wire;
 use fencegate_audit::{
     Checkpoint, Finding, Line, NOTE_BYTES_MAX, Report, SignedNote, Verifier, VerifierKey,
@@ -339,7 +340,7 @@ fn told_of(finding: &Finding) -> String {
             "forked: a checkpoint of generation {generation} has seen other leaves among the first {size}"
         ),
         Finding::Foreign { origin } => {
-            format!("forked: a checkpoint is of another audit, {origin}")
+            format!("forked: a checkpoint is of another audit, {}", escaped(origin))
         }
         Finding::Unsigned { size } => {
             format!("not signed: the checkpoint of {size} leaves, by none of the trusted keys")

@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use fence_core::ResourceName;
+use fence_core::shown::escaped_lines;
 use reqwest::Url;
 use rustix::fs::Mode;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -274,7 +275,7 @@ impl Failure {
     /// Prints the error with its causes, once.
     pub fn report(self) -> ExitCode {
         let Self { error, code } = self;
-        telemetry::unless_it_hangs(move || eprintln!("error: {error:#}"));
+        telemetry::unless_it_hangs(move || tell(&error));
         ExitCode::from(code)
     }
 
@@ -424,7 +425,7 @@ fn run_drill(mut drill: Drill) -> Result<(), Failure> {
         Outcome::Held => left.map_err(Failure::undecided),
         Outcome::Failed | Outcome::NotDone => {
             if let Err(error) = left {
-                eprintln!("error: {error:#}");
+                tell(&error);
             }
             let verdict = anyhow::anyhow!(report.verdict());
             Err(if outcome == Outcome::Failed {
@@ -516,13 +517,28 @@ async fn stop_on_signal(
 
 /// Prints to standard output; a reader that has gone away is no error.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match printed(text) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(error).context("cannot print")
         }
         _ => Ok(()),
     }
+}
+
+/// Prints to standard output what nobody can be shown again: a reader that has gone away is an error.
+fn print_seen(text: &str) -> anyhow::Result<()> {
+    printed(text).context("cannot print, and nothing was changed")
+}
+
+fn printed(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush())
+}
+
+/// Tells an error with its causes, which may have names of others. Whoever does not read it is no reason to panic.
+fn tell(error: &anyhow::Error) {
+    let text = format!("{error:#}");
+    let _unread = writeln!(io::stderr(), "error: {}", escaped_lines(&text));
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use fence_core::ports::{Ledger, Mint, Pointer};
+use fence_core::shown::escaped;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
@@ -193,7 +194,7 @@ fn told(report: &ScrubReport, fix: bool, deep: bool) -> Result<String, std::fmt:
     if !report.strangers.is_empty() {
         writeln!(text, "not named like a blob, let be: {}", report.strangers.len())?;
         for name in report.strangers.iter().take(LISTED_MAX) {
-            writeln!(text, "  {name}")?;
+            writeln!(text, "  {}", escaped(name))?;
         }
     }
     Ok(text)
@@ -202,5 +203,5 @@ fn told(report: &ScrubReport, fix: bool, deep: bool) -> Result<String, std::fmt:
 pub(super) fn place(pointer: &Pointer) -> String {
     let Pointer { resource, key, version, blob, current, .. } = pointer;
     let what = if *current { "current" } else { "replaced" };
-    format!("{resource} {key}, version {version} ({what}), blob {blob}")
+    escaped(&format!("{resource} {key}, version {version} ({what}), blob {blob}")).into_owned()
 }

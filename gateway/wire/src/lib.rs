@@ -11,6 +11,7 @@ pub mod names;
 pub mod principal;
 #[cfg(feature = "openapi")]
 pub mod schema;
+pub mod shown;
 pub mod token;
 pub mod trace;
 mod word;

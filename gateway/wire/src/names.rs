@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use unicode_general_category::{GeneralCategory, get_general_category};
+
+use crate::shown::is_hidden;
 use unicode_normalization::is_nfc;
 
 /// The longest resource name, in bytes.
@@ -79,16 +81,8 @@ impl ObjectKey {
         if key.is_empty() || key.len() > KEY_BYTES_MAX {
             return Err(NameError::Length(KEY_BYTES_MAX));
         }
-        let hidden = |c: char| {
-            matches!(
-                get_general_category(c),
-                GeneralCategory::Control
-                    | GeneralCategory::Format
-                    | GeneralCategory::LineSeparator
-                    | GeneralCategory::ParagraphSeparator
-                    | GeneralCategory::Unassigned
-            )
-        };
+        let hidden =
+            |c: char| is_hidden(c) || get_general_category(c) == GeneralCategory::Unassigned;
         // Most keys are ASCII, where little can be wrong.
         let is_ascii = key.is_ascii();
         let is_hidden = match is_ascii {

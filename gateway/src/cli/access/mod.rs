@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Subcommand;
+use fence_core::shown::escaped;
 use fence_core::{PrincipalName, wire};
 use fencegate_access::Action;
 use fencegate_access::rules::RULES_BYTES_MAX;
 use similar::TextDiff;
 
-use super::{Failure, block_on, print, start};
+use super::{Failure, block_on, print, print_seen, start};
 use crate::config::Flags;
 use crate::files;
 use first::{NewKey, first_rules, key_life, write_new};
@@ -202,6 +203,16 @@ fn begin(Init { file, making, flags }: Init) -> Result<(), Failure> {
     let key = NewKey::good_for(Duration::from_secs(90 * 24 * 3600))?;
     let text = first_rules(&key);
     write_new(&file, &text)?;
+    // Before it is good for anything: nobody is to be left with rules, and without the key that nobody has seen.
+    let shown = format!(
+        "The key of `admin`, good until {} once the rules are in force, is shown this once:\n{}\n",
+        key.expires,
+        key.key.reveal()
+    );
+    if let Err(error) = print_seen(&shown) {
+        let _ = fs::remove_file(&file);
+        return Err(error.into());
+    }
     let reason = "fencegate access init".to_owned();
     let (follows, breaks, dry_run) = (Some(0), false, false);
     let first = wire::ApplyRequest { rules: text, reason, follows, breaks, dry_run };
@@ -209,12 +220,7 @@ fn begin(Init { file, making, flags }: Init) -> Result<(), Failure> {
         let _ = fs::remove_file(&file);
         return Err(error.into());
     }
-    Ok(print(&format!(
-        "Rules are in force, and in {}. The key of `admin`, good until {}, is shown this once:\n{}\n",
-        file.display(),
-        key.expires,
-        key.key.reveal()
-    ))?)
+    Ok(print(&format!("Rules are in force, and in {}.\n", file.display()))?)
 }
 
 /// 1. The file, and what is in force: what differs is shown, and which locks are to be broken.
@@ -295,7 +301,7 @@ fn line(lock: &wire::LostLock) -> String {
     let who = lock.principal.as_ref().map_or("nobody", PrincipalName::as_str);
     let why = if lock.revoked { ", its credential is revoked or gone" } else { "" };
     let state = if lock.broken { ", broken" } else { "" };
-    format!("  {} of {} ({who}){why}{state}\n", lock.resource, lock.owner)
+    format!("  {} of {} ({who}){why}{state}\n", lock.resource, escaped(&lock.owner))
 }
 
 /// The locks that were lost, for people.
