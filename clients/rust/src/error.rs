@@ -8,6 +8,7 @@ use fencegate_wire::{ErrorCode, Supersession, Word};
 use jiff::Timestamp;
 
 use crate::class::{Class, LossReason};
+use crate::transport::unreached::Unreached;
 use crate::write::OutcomeUnknown;
 
 /// What came of a call that did not end as wished.
@@ -265,6 +266,8 @@ pub struct Details {
     pub etag: Option<String>,
     /// An operator's words on why.
     pub reason: Option<String>,
+    /// Why no gateway was reached, if none was and that is known.
+    pub unreached: Option<Unreached>,
 }
 
 impl Details {
@@ -287,6 +290,7 @@ impl Details {
             version: problem.version,
             etag: problem.etag.clone(),
             reason: problem.reason.clone(),
+            unreached: None,
         })
     }
 }

@@ -68,6 +68,7 @@ pub use self::machine::leaving::OnLost;
 pub use self::names::Resources;
 pub use self::transport::body::{Body, ByteStream};
 pub use self::transport::credential::Credential;
+pub use self::transport::unreached::Unreached;
 pub use self::transport::urls::Origin;
 pub use self::update::Change;
 pub use self::write::{

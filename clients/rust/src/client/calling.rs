@@ -111,13 +111,18 @@ impl Inner {
         };
         let read = tokio::time::timeout(Duration::from_secs(5), answer.json::<Status>()).await;
         let status = read.ok()?.ok()?;
+        self.learn_status(&status);
+        Some(status)
+    }
+
+    /// Keeps what calls need of the state of a gateway.
+    pub(crate) fn learn_status(&self, status: &Status) {
         if let Some(within_ms) = status.answer_within_ms {
             self.transport.learn_answer_within(within_ms);
         }
         if let Some(kept_ms) = status.keys_kept_ms {
             self.keys_kept_ms.store(kept_ms.max(1), std::sync::atomic::Ordering::Relaxed);
         }
-        Some(status)
     }
 }
 

@@ -3,6 +3,7 @@
 pub(crate) mod builder;
 pub(crate) mod calling;
 mod environment;
+mod first_contact;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

@@ -16,7 +16,8 @@ use crate::clock::{ms, now_ms, sleep_until_ms};
 use crate::error::{Details, Error};
 use crate::hooks::Event;
 use crate::machine::lease::{Input, Lease, State};
-use crate::transport::answer::{Nothing, Reply};
+use crate::transport::answer::Reply;
+use crate::transport::nothing;
 use crate::transport::request::{Request, RequestIds};
 
 /// One guard of a batch. While it is there, nobody else renews the guard.
@@ -66,7 +67,7 @@ async fn renew(inner: Arc<Inner>, batch: Vec<Member>, lateness: Duration) {
         Ok(answers) => answers,
         Err(_) => {
             let detail = format!("no answer within {} ms", within.as_millis());
-            Err(Reply::Nothing(Nothing { was_sent: true, timed_out: true, detail }))
+            Err(Reply::Nothing(nothing(true, true, detail)))
         }
     };
     match answers {
@@ -269,7 +270,7 @@ async fn renew_until(held: &Arc<Held>, ttl: Option<Ttl>, until_ms: u64) -> Resul
             Ok(Err(reply)) => reply,
             Err(_) => {
                 let detail = format!("no answer within {within_ms} ms");
-                Reply::Nothing(Nothing { was_sent: true, timed_out: true, detail })
+                Reply::Nothing(nothing(true, true, detail))
             }
         };
         let pause_ms = 100;

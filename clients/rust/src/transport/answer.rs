@@ -11,6 +11,8 @@ use serde::de::DeserializeOwned;
 
 use crate::class::Class;
 use crate::error::{Details, Error};
+use crate::transport::nothing;
+use crate::transport::unreached::Unreached;
 
 /// The longest answer that is read whole, unless a call says otherwise.
 pub(crate) const JSON_BYTES_MAX: usize = 16 << 20;
@@ -53,6 +55,8 @@ pub(crate) struct Nothing {
     pub(crate) was_sent: bool,
     /// Whether it was the time for an answer that ran out.
     pub(crate) timed_out: bool,
+    /// Why no gateway was reached, if that is known.
+    pub(crate) unreached: Option<Unreached>,
     pub(crate) detail: String,
 }
 
@@ -63,11 +67,7 @@ impl Reply {
             Self::Done(_) => Error::GatewayFault(Details::local("an unexpected answer")),
             Self::Problem(problem) => Error::of_problem(&problem, attempts),
             Self::Foreign(foreign) => foreign.error(attempts),
-            Self::Nothing(nothing) => Error::Unavailable(Box::new(Details {
-                attempts,
-                retryable: true,
-                ..*Details::local(nothing.detail)
-            })),
+            Self::Nothing(nothing) => nothing.error(attempts),
             Self::Unsendable(error) => error,
         }
     }
@@ -116,6 +116,17 @@ pub(crate) fn class_of(problem: &Problem) -> Class {
     Class::of_answer(&problem.code, problem.status, problem.retryable, unknown)
 }
 
+impl Nothing {
+    pub(crate) fn error(self, attempts: u32) -> Error {
+        Error::Unavailable(Box::new(Details {
+            attempts,
+            retryable: !self.unreached.is_some_and(Unreached::lasts),
+            unreached: self.unreached,
+            ..*Details::local(self.detail)
+        }))
+    }
+}
+
 impl Foreign {
     fn is_retried(&self) -> bool {
         self.status >= 500 || self.status == 429
@@ -142,7 +153,7 @@ impl Answer {
     /// # Errors
     /// It broke off, is longer than that, or stood still for too long.
     pub(crate) async fn bytes(mut self, limit: usize) -> Result<Bytes, Nothing> {
-        let broken = |detail: String, timed_out| Nothing { was_sent: true, timed_out, detail };
+        let broken = |detail: String, timed_out| nothing(true, timed_out, detail);
         let mut whole = BytesMut::new();
         loop {
             let piece = tokio::time::timeout(self.idle, self.response.chunk()).await;

@@ -5,9 +5,10 @@ pub(crate) mod body;
 pub(crate) mod credential;
 pub(crate) mod request;
 mod sending;
+pub(crate) mod unreached;
 pub(crate) mod urls;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use fencegate_wire::ErrorCode;
@@ -18,6 +19,7 @@ use reqwest::header::{AUTHORIZATION, CONTENT_LENGTH, HeaderMap, HeaderValue, RET
 use self::answer::{Answer, Foreign, JSON_BYTES_MAX, Nothing, Reply, causes};
 use self::credential::Credential;
 use self::request::Request;
+use self::unreached::Unreached;
 use self::urls::Urls;
 use crate::clock::ms;
 use crate::error::{Details, Error};
@@ -53,6 +55,8 @@ pub(crate) struct Transport {
     pub(crate) patience: Patience,
     /// What the gateway says that it needs for an answer, if it was asked (CC9).
     answer_within_ms: AtomicU64,
+    /// Whether anything has ever answered. What fails before that for good is not tried again.
+    was_reached: AtomicBool,
 }
 
 impl Transport {
@@ -84,6 +88,7 @@ impl Transport {
             headers,
             patience,
             answer_within_ms,
+            was_reached: AtomicBool::new(false),
         })
     }
 
@@ -145,8 +150,7 @@ impl Transport {
             }
             Err(reply) => reply,
         };
-        self.look_elsewhere(place, &reply);
-        Err(reply)
+        Err(self.concluded(place, reply))
     }
 
     async fn send_once(&self, request: &Request, id: &str) -> Reply {
@@ -155,8 +159,7 @@ impl Transport {
             Ok(response) => self.judge(response, id).await,
             Err(reply) => reply,
         };
-        self.look_elsewhere(place, &reply);
-        reply
+        self.concluded(place, reply)
     }
 
     /// Sends a request to the gateway that is asked now, and gives the head of the answer.
@@ -174,13 +177,28 @@ impl Transport {
         };
         let usual_ms = self.head_ms().saturating_add(request.wait_ms);
         let head_ms = request.within_ms.map_or(usual_ms, |within_ms| within_ms.min(usual_ms));
-        let head = sending::send(client, built, progress, head_ms).await;
+        let head = sending::send(client, built, progress, (base.text(), head_ms)).await;
+        if head.is_ok() {
+            self.was_reached.store(true, Ordering::Relaxed);
+        }
         (place, head.map_err(Reply::Nothing))
     }
 
-    fn look_elsewhere(&self, place: usize, reply: &Reply) {
-        if is_elsewhere_better(reply) {
+    /// Looks elsewhere next, if that is better. Before anything has ever answered, a cause that no wait can mend ends the
+    /// call, once it holds for each of the gateways: the request reached none of them.
+    fn concluded(&self, place: usize, reply: Reply) -> Reply {
+        if is_elsewhere_better(&reply) {
             self.urls.avoid(place);
+        }
+        match reply {
+            Reply::Nothing(nothing)
+                if nothing.unreached.is_some_and(Unreached::lasts)
+                    && !self.was_reached.load(Ordering::Relaxed)
+                    && self.urls.are_all_closed(place) =>
+            {
+                Reply::Unsendable(nothing.error(0))
+            }
+            reply => reply,
         }
     }
 
@@ -285,5 +303,5 @@ fn is_elsewhere_better(reply: &Reply) -> bool {
 
 /// A body that went nowhere.
 pub(crate) fn nothing(was_sent: bool, timed_out: bool, detail: impl Into<String>) -> Nothing {
-    Nothing { was_sent, timed_out, detail: detail.into() }
+    Nothing { was_sent, timed_out, unreached: None, detail: detail.into() }
 }

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use futures::StreamExt as _;
 
-use super::answer::{Nothing, causes};
+use super::answer::Nothing;
 use super::body::{ByteStream, Sent};
-use super::nothing;
+use super::{nothing, unreached};
 use crate::clock::{now_ms, sleep_until_ms};
 
 /// Bodies in memory that are larger are sent in pieces, to see how far they got.
@@ -82,7 +82,7 @@ pub(super) async fn send(
     client: &reqwest::Client,
     request: reqwest::Request,
     progress: Progress,
-    head_ms: u64,
+    (base, head_ms): (&str, u64),
 ) -> Result<reqwest::Response, Nothing> {
     progress.note();
     #[cfg(feature = "virtual-clock")]
@@ -97,11 +97,12 @@ pub(super) async fn send(
                 // Its text would have the path, and the path the id of a lock.
                 let error = error.without_url();
                 let was_sent = !error.is_connect() && !error.is_builder();
-                nothing(was_sent, error.is_timeout(), causes(&error))
+                let (unreached, detail) = unreached::why(base, &error);
+                Nothing { was_sent, timed_out: error.is_timeout(), unreached, detail }
             }),
             () = sleep_until_ms(until_ms) => {
                 if progress.at_ms().saturating_add(head_ms) <= now_ms() {
-                    return Err(nothing(true, true, format!("no answer within {head_ms} ms")));
+                    return Err(nothing(true, true, format!("no answer from {base} within {head_ms} ms")));
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! Which of the gateways is asked (CC3): the first that has not failed in the last half minute.
 
-use std::sync::Mutex;
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
 
 use reqwest::Url;
 
@@ -15,6 +16,8 @@ pub(crate) struct Urls {
     all: Vec<Base>,
     /// Until when each is left alone.
     avoided_until_ms: Mutex<Vec<u64>>,
+    /// Those that no wait can open.
+    closed: Mutex<BTreeSet<usize>>,
 }
 
 #[derive(Debug, Clone)]
@@ -62,7 +65,8 @@ impl Urls {
             return Err(Error::misuse("a client needs 1 to 64 base URLs"));
         }
         let all = urls.iter().map(|url| Base::parse(url)).collect::<Result<Vec<_>, _>>()?;
-        Ok(Self { avoided_until_ms: Mutex::new(vec![0; all.len()]), all })
+        let avoided_until_ms = Mutex::new(vec![0; all.len()]);
+        Ok(Self { avoided_until_ms, closed: Mutex::default(), all })
     }
 
     pub(crate) fn all(&self) -> &[Base] {
@@ -84,8 +88,15 @@ impl Urls {
         self.lock()[place] = now_ms() + AVOIDED_MS;
     }
 
+    /// No wait can open this gateway. Tells whether that is so of all of them by now.
+    pub(crate) fn are_all_closed(&self, place: usize) -> bool {
+        let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        closed.insert(place);
+        closed.len() == self.all.len()
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<u64>> {
-        self.avoided_until_ms.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.avoided_until_ms.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -120,6 +131,16 @@ impl Base {
         let url = parse(text)?;
         let text = url.as_str().trim_end_matches('/').to_owned();
         Ok(Self { text, is_loopback: is_loopback(&url) })
+    }
+
+    /// Whether it speaks TLS.
+    pub(crate) fn is_https(&self) -> bool {
+        self.text.starts_with("https:")
+    }
+
+    /// The base URL as it is shown to people: it has no credential.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
     }
 
     /// The whole URL of a path that is encoded already.
