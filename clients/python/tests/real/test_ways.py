@@ -13,6 +13,8 @@ import pytest
 from fencegate import Fencegate, LockLost, Misuse, OutcomeUnknown, Unavailable
 from fencegate.testing import Gateway
 
+from .serving import reserved_port
+
 
 class Service(BaseHTTPRequestHandler):
     """A service behind the gateway: it keeps what it is sent."""
@@ -88,5 +90,18 @@ def test_certificates_are_checked(tmp_path: Path) -> None:
         with Fencegate(gateway.url, ca_file=certificate) as fg, fg.lock("safe") as lock:
             assert lock.put("k", b"v").created
             lock.renew()
+        # What no wait can mend ends a call at once, however long it may go on.
+        with Gateway() as plain:
+            no_tls = plain.url.replace("http:", "https:")
+            said = {
+                gateway.url: f"the certificate of {gateway.url} is not trusted",
+                no_tls: f"no TLS is spoken at {no_tls}",
+            }
+            for url, text in said.items():
+                with Fencegate(url, call_timeout="1h") as fg, pytest.raises(Unavailable, match=text):
+                    fg.get("safe", "k")
+        nobody = f"http://127.0.0.1:{reserved_port()}"
+        with Fencegate(nobody, call_timeout="300ms") as fg, pytest.raises(Unavailable, match=f"answers at {nobody}"):
+            fg.get("safe", "k")
         with Fencegate(gateway.url, call_timeout="300ms") as fg, pytest.raises(Unavailable, match="certificate"):
             fg.get("safe", "k")

@@ -23,6 +23,7 @@ from .._core.replies import (
     problem_of,
     retry_after_ms,
 )
+from .._core.unreached import why
 from .._core.urls import Base
 from .._credential import Credential
 from .._hooks import logger
@@ -63,6 +64,8 @@ class Transport:
         self._replaced = replaced
         self._transports: dict[str | None, httpx2.BaseTransport] = {}
         self._by_place: list[httpx2.BaseTransport | None] = [None] * len(self._settings.urls.all)
+        self._was_reached = False
+        self._closed: set[int] = set()
         agent = (b"User-Agent", user_agent())
         self._headers = [
             [(b"Host", base.host_header), agent, *self._settings.headers] for base in self._settings.urls.all
@@ -128,21 +131,34 @@ class Transport:
             response = send(transport, built, head_ms)
         except _UNSENT as error:
             timed_out = isinstance(error, httpx2.TimeoutException)
-            return base, Nothing(False, timed_out, f"no connection: {error}" if str(error) else "no connection")
+            lasts, detail = why(base.text, error)
+            failure = Nothing(False, timed_out, detail)
+            return base, self._lasting(base, failure) if lasts else failure
         except NoHead as error:
             return base, Nothing(True, True, str(error))
         except httpx2.TimeoutException:
             return base, Nothing(True, True, "the request stood still")
         except httpx2.TransportError as error:
-            return base, Nothing(True, False, f"no answer: {error}")
+            lasts, detail = why(base.text, error)
+            if lasts:
+                return base, self._lasting(base, Nothing(True, False, detail))
+            return base, Nothing(True, False, f"no answer from {base.text}: {error}")
         except errors.FenceError as error:
             # The body cannot be read on; its beginning may have been sent.
             return base, Nothing(True, False, error.detail)
         except Exception as error:
             return base, Nothing(True, False, f"the request broke off: {error!r}")
+        self._was_reached = True
         # From here on it is the body that may stand still.
         built.extensions["timeout"]["read"] = self._settings.idle_ms / 1000
         return base, Answer(response, built.extensions["timeout"])
+
+    def _lasting(self, base: Base, failure: Nothing) -> Failure:
+        """What no wait can mend ends the call, if nothing has ever answered and it is so of all gateways."""
+        self._closed.add(base.place)
+        if self._was_reached or len(self._closed) < len(self._settings.urls.all):
+            return failure
+        return Unsendable(errors.Unavailable(failure.detail))
 
     def _build(self, base: Base, request: Request, id: str) -> httpx2.Request:
         headers = [*self._headers[base.place], *request.headers, (b"X-Request-Id", id.encode())]
