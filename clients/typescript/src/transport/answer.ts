@@ -39,6 +39,8 @@ export interface Nothing {
   readonly wasSent: boolean;
   /** Whether it was the time for an answer that ran out. */
   readonly timedOut: boolean;
+  /** Whether no wait can mend it. */
+  readonly lasts?: boolean;
   readonly detail: string;
 }
 

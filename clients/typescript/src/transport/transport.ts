@@ -1,7 +1,7 @@
 // One attempt of a call: to which gateway, for how long, and whose answer came back.
 
-import { FenceError } from "../core/errors.js";
-import { causes, nothing, type Reply, type Unsendable, type Watch } from "./answer.js";
+import { FenceError, Unavailable } from "../core/errors.js";
+import { nothing, type Failure, type Nothing, type Reply, type Unsendable, type Watch } from "./answer.js";
 import type { Sent } from "./body.js";
 import { asked, type Credential } from "./credential.js";
 import { HeadTimer, unseenMs } from "./head.js";
@@ -9,6 +9,7 @@ import { isElsewhereBetter, judge, wasNotSent, type IsMeant } from "./judging.js
 import { isReplayable, type Request } from "./request.js";
 import { isServer } from "./runtime.js";
 import type { Time } from "./time.js";
+import { why } from "./unreached.js";
 import type { Urls } from "./urls.js";
 
 /** A `fetch`; one that keeps connections can close those that nobody uses. */
@@ -40,6 +41,10 @@ export class Transport {
   readonly #headers: Readonly<Record<string, string>>;
   /** What the gateway says that it needs for an answer, once it was asked (CC9). */
   #answerWithinMs = 0;
+  /** Whether anything has ever answered. */
+  #wasReached = false;
+  /** The places that no wait can open. */
+  readonly #closed = new Set<number>();
 
   constructor(options: TransportOptions) {
     this.#options = options;
@@ -78,7 +83,17 @@ export class Transport {
     const place = urls.current(time.now());
     const reply = await this.#send(urls.at(place), request, id, signal, isMeant);
     if (isElsewhereBetter(reply)) urls.avoid(place, time.now());
+    if (reply.is === "nothing") return this.#concluded(place, reply);
+    if (reply.is !== "unsendable") this.#wasReached = true;
     return reply;
+  }
+
+  /** What no wait can mend ends a call, if nothing has ever answered and it is so of all gateways. */
+  #concluded(place: number, reply: Nothing): Failure {
+    if (!reply.lasts || this.#wasReached) return reply;
+    this.#closed.add(place);
+    if (this.#closed.size < this.#options.urls.count) return reply;
+    return { is: "unsendable", error: new Unavailable({ detail: reply.detail }) };
   }
 
   async #send(
@@ -121,7 +136,8 @@ export class Transport {
       // A `fetch` of the caller's own that refuses.
       if (error instanceof FenceError) return { is: "unsendable", error };
       if (head.isLate) return nothing(true, true, `no answer within ${headMs} ms`);
-      return nothing(!wasNotSent(error), false, causes(error));
+      const { lasts, detail } = why(base, error);
+      return { ...nothing(!wasNotSent(error), false, detail), lasts };
     } finally {
       head.stop();
     }

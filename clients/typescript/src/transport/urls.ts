@@ -17,6 +17,11 @@ export class Urls {
     this.#avoidedUntilMs = this.#all.map(() => -Infinity);
   }
 
+  /** How many there are. */
+  get count(): number {
+    return this.#all.length;
+  }
+
   /** The place of the gateway to ask now. If all have failed, it is the one that did so longest ago. */
   current(nowMs: number): number {
     const good = this.#avoidedUntilMs.findIndex((untilMs) => untilMs <= nowMs);

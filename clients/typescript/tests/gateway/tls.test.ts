@@ -56,8 +56,21 @@ test("other certificates are trusted, and one is shown, as the environment says"
   const url = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
   const before = { ...process.env };
   try {
-    const stranger = new Fencegate(url, { retries: false });
-    assert.ok((await failure(stranger.status())) instanceof Unavailable);
+    // What no wait can mend ends a call at once, however long it may go on.
+    const untrusted = await failure(new Fencegate(url, { callTimeout: "1h" }).status());
+    assert.ok(
+      untrusted instanceof Unavailable && untrusted.message.includes(`the certificate of ${url} is not trusted`),
+    );
+    const plain = createServer((socket) => void socket.end("HTTP/1.1 400 Bad Request\r\n\r\n")).listen(0, "127.0.0.1");
+    await once(plain, "listening");
+    const noTls = `https://127.0.0.1:${(plain.address() as AddressInfo).port}`;
+    for (const options of [{}, { fetch: nodeFetch() }]) {
+      const error = await failure(new Fencegate(noTls, { callTimeout: "1h", ...options }).status());
+      assert.ok(error instanceof Unavailable && error.message.includes(`no TLS is spoken at ${noTls}`), String(error));
+    }
+    plain.close();
+    const nobody = await failure(new Fencegate("http://127.0.0.1:1", { retries: false }).status());
+    assert.match(String(nobody), /no gateway answers at http:\/\/127\.0\.0\.1:1: /);
     Object.assign(process.env, {
       FENCE_URL: url,
       FENCE_CA_FILE: cert,

@@ -33,8 +33,8 @@ export default [
   ],
   [
     "transport/transport.ts",
-    "return nothing(!wasNotSent(error), false, causes(error));",
-    'return nothing((!wasNotSent(error) && !is("thinks-nothing-was-sent")) || is("thinks-all-was-sent"), false, causes(error));',
+    "return { ...nothing(!wasNotSent(error), false, detail), lasts };",
+    'return { ...nothing((!wasNotSent(error) && !is("thinks-nothing-was-sent")) || is("thinks-all-was-sent"), false, detail), lasts };',
   ],
   ["transport/transport.ts", "+ (request.waitMs ?? 0);", '+ (is("forgets-its-wait") ? 0 : (request.waitMs ?? 0));'],
   [
