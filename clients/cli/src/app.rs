@@ -6,6 +6,7 @@ use std::time::Duration;
 use fencegate_client::Client;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::contact::{self, Patience};
 use crate::ending::End;
 use crate::failure::Failure;
 use crate::options::Common;
@@ -25,9 +26,10 @@ pub struct App {
     pub out: Out,
 }
 
-/// Does something, with a client.
+/// Does something, with a client that has reached a gateway in this time.
 pub fn with_app(
     common: &Common,
+    patience: Patience,
     work: impl AsyncFnOnce(&App) -> Result<ExitCode, Failure>,
 ) -> ExitCode {
     let out = Out::new(common);
@@ -40,8 +42,12 @@ pub fn with_app(
         let settings = Settings::of(common)?;
         let client = settings.builder()?.build()?;
         let app = App { client, settings, out: out.clone() };
+        let reached = async {
+            contact::make(&app.client, &app.settings, patience, |text| app.out.say(text)).await?;
+            work(&app).await
+        };
         let ended = tokio::select! {
-            ended = work(&app) => Ok(ended),
+            ended = reached => Ok(ended),
             signal = interrupted() => Err(signal),
         };
         // Guards that were dropped give their locks back in the background.

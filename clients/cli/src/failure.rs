@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use fencegate_client::wire::ErrorCode;
-use fencegate_client::{BusyKind, Error};
+use fencegate_client::wire::shown::{escaped, escaped_lines};
+use fencegate_client::{BusyKind, Error, Unreached};
 use serde_json::{Value, json};
 
 use crate::settings::Shown;
@@ -80,8 +81,9 @@ impl Failure {
             }
             Self::Client(error) => lines(error, advice(error)),
             Self::Denied(error, shown) => lines(error, about_credential(error, shown)),
-            Self::Usage(text) | Self::Absent(text) => format!("fence: {text}\n"),
-            Self::Here(error) => format!("fence: {error:#}\n"),
+            Self::Usage(text) | Self::Absent(text) => format!("fence: {}\n", escaped(text)),
+            // A file of settings that cannot be read is shown with the line that is wrong.
+            Self::Here(error) => format!("fence: {}\n", escaped_lines(&format!("{error:#}"))),
             Self::Unread => String::new(),
         };
         terminal::write(&text);
@@ -108,13 +110,33 @@ fn lines(error: &Error, advice: Option<String>) -> String {
     let id = error.details().and_then(|details| details.request_id.as_deref());
     let request = id.map(|id| format!("request {id}"));
     let more: String =
-        advice.into_iter().chain(request).map(|line| format!("  {line}\n")).collect();
-    format!("fence: {error}\n{more}")
+        advice.into_iter().chain(request).map(|line| format!("  {}\n", escaped(&line))).collect();
+    format!("fence: {}\n{more}", escaped(&error.to_string()))
 }
 
 /// What to do about it.
 fn advice(error: &Error) -> Option<String> {
     Some(match error {
+        Error::Unavailable(details) => match details.unreached? {
+            Unreached::Away => {
+                "is it running? Another address is given with --url, FENCE_URL or a context; \
+                --wait-for-gateway waits longer"
+            }
+            Unreached::Name => {
+                "is it spelt right? The address is given with --url, FENCE_URL or a context; \
+                --wait-for-gateway also waits for a name"
+            }
+            Unreached::Untrusted => {
+                "name the certificates to trust with --ca-file or FENCE_CA_FILE"
+            }
+            Unreached::NoTls => "does its address begin with http://?",
+            Unreached::Tls => "does its address begin with https://?",
+            Unreached::Certificate => {
+                "show a certificate that is good there with --cert-file and --key-file"
+            }
+            _ => return None,
+        }
+        .to_owned(),
         Error::LockLost(_) => "start over: take the lock again, and read again under it".to_owned(),
         Error::Busy(busy) if busy.kind == BusyKind::LockHeld => {
             "wait for it with --wait, or see who has it with `fence show`".to_owned()

@@ -16,9 +16,12 @@ Exit status:
   130, 143 and the like: ended by a signal
   `fence run` and `fence elect` have codes of their own: see there.
 
+Tables and lines for people, and `-o name`, show control and format characters of names and words as escapes, such as \\n
+and \\u{1b}, on a terminal and in a pipe alike: one row is one line. --json and -o jsonl have them as they are.
+
 Settings: options first, then the environment, then the context, then http://127.0.0.1:8080.
   FENCE_URL, FENCE_CONTEXT, FENCE_OWNER, FENCE_AUTH_TOKEN, FENCE_AUTH_TOKEN_FILE, FENCE_CA_FILE,
-  FENCE_CERT_FILE, FENCE_KEY_FILE, FENCE_ALLOW_HTTP; NO_COLOR; TRACEPARENT, the span that requests are part of
+  FENCE_CERT_FILE, FENCE_KEY_FILE, FENCE_ALLOW_HTTP, FENCE_WAIT_FOR_GATEWAY; NO_COLOR; TRACEPARENT, the span that requests are part of
   $XDG_CONFIG_HOME/fence/config.toml keeps contexts: see `fence context`.
   A credential or certificate of a context is shown to the URLs of that context alone, one of the environment to those of
   FENCE_URL if it is set: never to another --url. None goes over http to another machine without --allow-http.";
@@ -29,7 +32,9 @@ The command ends before its lock can be another's: TERM a grace before the deadl
 too, if `fence` is killed or stands still for longer than the lock lasts, and all that it has started ends with it:
 they are known by FENCE_RUN in their environment. Processes that run as somebody else, or without FENCE_RUN and outside
 the command's group, are not reached: run such a command under `systemd-run --scope`. What goes through the gateway is
-refused in any case once the lock has passed on.
+refused in any case once the lock has passed on. When it has ended, a gateway has 2 s to hear that the lock is given back;
+without an answer it stays until its ttl is over, which is said. A command within a run does not wait for a lock that this
+run holds: it ends at once. As process 1, or where else orphans are given to it, `fence` waits for them: no init is needed.
 
 Exit status:
   the command's own; if it died of a signal, `fence` dies of the same

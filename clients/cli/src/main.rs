@@ -1,6 +1,7 @@
 //! `fence`: any command line under a fenced lock, and the hand of users and operators of a Fencegate.
 
 mod app;
+mod contact;
 mod contexts;
 mod data;
 mod durations;
@@ -29,8 +30,11 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 use crate::app::with_app;
+use crate::contact::Patience;
 use crate::operators::Marking;
 use crate::options::{Cli, Command};
+use crate::output::Out;
+use crate::run::init;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -40,21 +44,26 @@ fn main() -> ExitCode {
     let common = &cli.common;
     // What needs no gateway.
     let command = match cli.command {
-        Command::Run(options) => return run::run(common, &options),
-        Command::Elect(options) => return run::run(common, &options.into_run()),
+        Command::Run(options) => return init::under(|| run::run(common, &options)),
+        Command::Elect(options) => return init::under(|| run::run(common, &options.into_run())),
         Command::Job(job) => return job.run(common),
         Command::Exec(exec) => return run::exec::become_command(&exec),
         Command::Watcher(watch) => return run::watcher::watch(&watch),
-        Command::Completions(completions) => return completions.run(),
+        Command::Completions(completions) => return ended(completions.run()),
         Command::Man(man) => return ended(man.run()),
         Command::Context(command) => return ended(command.run(common)),
         Command::Version => {
-            println!("fence {}", env!("CARGO_PKG_VERSION"));
-            return ExitCode::SUCCESS;
+            let version = Out::new(common).line(&format!("fence {}", env!("CARGO_PKG_VERSION")));
+            return ended(version.map(|()| ExitCode::SUCCESS));
         }
         command => command,
     };
-    with_app(common, async |app| match command {
+    // What keeps a lock has just seen the gateway.
+    let patience = match command {
+        Command::Keep(_) => Patience::Unasked,
+        _ => Patience::Short,
+    };
+    with_app(common, patience, async |app| match command {
         Command::Put(it) => it.run(app).await,
         Command::Get(it) => it.run(app).await,
         Command::Ls(it) => it.run(app).await,

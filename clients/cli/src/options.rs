@@ -63,6 +63,12 @@ pub struct Common {
     /// How long a call to the gateway goes on
     #[arg(long, global = true, value_name = "DURATION", value_parser = durations::parse)]
     pub timeout: Option<Duration>,
+    /// How long to wait for a gateway that does not answer, before the first answer: by default 2s; 30s for `run`,
+    /// `elect`, `job run` and `job agent`, which say so after 2s; and as long as any call goes on where FENCE_LOCK_ID
+    /// says that a lock is held. What no wait can mend ends at once, such as a certificate that is not trusted, and a name
+    /// that is not known unless this is given. Later on a gateway that is away is waited for as ever
+    #[arg(long, global = true, value_name = "DURATION", value_parser = durations::parse)]
+    pub wait_for_gateway: Option<Duration>,
     /// A file with the credential
     #[arg(long, global = true, value_name = "FILE")]
     pub auth_token_file: Option<PathBuf>,
@@ -123,8 +129,9 @@ impl Common {
         for (name, file) in files {
             file.iter().for_each(|file| add(name, file.into()));
         }
-        if let Some(timeout) = self.timeout {
-            add("--timeout", format!("{}", timeout.as_secs_f64()).into());
+        let times = [("--timeout", self.timeout), ("--wait-for-gateway", self.wait_for_gateway)];
+        for (name, time) in times {
+            time.iter().for_each(|time| add(name, format!("{}", time.as_secs_f64()).into()));
         }
         let flags = [
             ("--allow-http", self.allow_http),

@@ -4,6 +4,7 @@ use std::io::{IsTerminal as _, Write};
 
 use clap::ValueEnum;
 use fencegate_client::reading::Listing;
+use fencegate_client::wire::shown::escaped;
 use futures::TryStreamExt as _;
 use indicatif::MultiProgress;
 use serde::Serialize;
@@ -100,19 +101,40 @@ impl Out {
     /// # Errors
     /// Nobody reads it any more.
     pub fn one<T: Serialize>(&self, value: &T, name: &str, text: &str) -> Result<(), Failure> {
+        self.lines(value, name, &[text.to_owned()])
+    }
+
+    /// Prints a document, or lines for people.
+    ///
+    /// # Errors
+    /// Nobody reads it any more.
+    pub fn lines<T: Serialize>(
+        &self,
+        value: &T,
+        name: &str,
+        lines: &[String],
+    ) -> Result<(), Failure> {
         match self.format {
-            Format::Json | Format::Jsonl => self.line(&json(value)?),
+            Format::Json | Format::Jsonl => self.exact(&json(value)?),
             Format::Name => self.line(name),
             Format::Table | Format::Wide if self.is_quiet => Ok(()),
-            Format::Table | Format::Wide => self.line(text),
+            Format::Table | Format::Wide => lines.iter().try_for_each(|line| self.line(line)),
         }
     }
 
-    /// Prints a line.
+    /// Prints a line, whose hidden characters are escaped.
     ///
     /// # Errors
     /// Nobody reads it any more.
     pub fn line(&self, text: &str) -> Result<(), Failure> {
+        self.exact(&escaped(text))
+    }
+
+    /// Prints a text as it is, and a line end, for programs.
+    ///
+    /// # Errors
+    /// Nobody reads it any more.
+    pub fn exact(&self, text: &str) -> Result<(), Failure> {
         // What shows transfers under way makes room for it.
         self.bars.suspend(|| {
             let mut out = std::io::stdout().lock();
@@ -123,7 +145,7 @@ impl Out {
     /// Says something on standard error, unless it was asked to be quiet.
     pub fn say(&self, text: &str) {
         if !self.is_quiet && !self.is_json() {
-            self.bars.suspend(|| terminal::write(&format!("{text}\n")));
+            self.bars.suspend(|| terminal::write(&format!("{}\n", escaped(text))));
         }
     }
 
@@ -194,10 +216,12 @@ impl<'a, T: Serialize> Printer<'a, T> {
                 self.has_begun = true;
                 self.write(&format!("{before}{}", json(&item)?))
             }
-            Format::Jsonl => self.out.line(&json(&item)?),
+            Format::Jsonl => self.out.exact(&json(&item)?),
             Format::Name => self.out.line(&(self.name)(&item)),
             Format::Table | Format::Wide => {
-                self.rows.push(self.columns.iter().map(|column| (column.cell)(&item)).collect());
+                // As wide as they are shown.
+                let cell = |column: &&Column<T>| escaped(&(column.cell)(&item)).into_owned();
+                self.rows.push(self.columns.iter().map(cell).collect());
                 if self.rows.len() == ROWS { self.flush() } else { Ok(()) }
             }
         }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use fencegate_client::wire::shown::escaped;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::output::Out;
@@ -31,7 +32,7 @@ impl Progress {
         let style = ProgressStyle::with_template(template);
         let bar = out.bars().add(ProgressBar::no_length());
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-        bar.set_message(name.to_owned());
+        bar.set_message(escaped(name).into_owned());
         if let Some(total) = total {
             bar.set_length(total);
         }

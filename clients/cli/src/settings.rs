@@ -11,6 +11,7 @@ use fencegate_client::{Client, ClientBuilder, Credential, Origin};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::durations;
 use crate::failure::{Failure, usage};
 use crate::files::{self, FILE_BYTES_MAX};
 use crate::options::Common;
@@ -107,7 +108,10 @@ pub struct Settings {
     origins: Vec<Origin>,
     /// The URLs that a credential is kept for which is there, and is not for those in force.
     withheld: Option<String>,
-    timeout: Option<Duration>,
+    /// How long a call goes on, if it was said.
+    pub timeout: Option<Duration>,
+    /// How long a first answer is waited for, if it was said.
+    pub wait_for_gateway: Option<Duration>,
     /// The span that all of this belongs to, if the environment names one.
     pub trace: Option<Place>,
 }
@@ -143,6 +147,15 @@ fn switch(name: &str) -> Result<bool, Failure> {
         Some("1" | "true") => Ok(true),
         Some(_) => Err(usage(format!("{name} is neither 1 nor 0"))),
     }
+}
+
+/// A variable that says how long.
+fn duration(name: &str) -> Result<Option<Duration>, Failure> {
+    let parsed = |text: String| {
+        let wrong = |error| usage(format!("{name} is no duration: {error}"));
+        durations::parse(&text).map_err(wrong)
+    };
+    variable(name)?.map(parsed).transpose()
 }
 
 /// The origins of URLs with commas between them.
@@ -207,6 +220,9 @@ impl Settings {
             origins,
             withheld,
             timeout: common.timeout,
+            wait_for_gateway: common
+                .wait_for_gateway
+                .map_or_else(|| duration("FENCE_WAIT_FOR_GATEWAY"), |it| Ok(Some(it)))?,
             trace: trace(),
         })
     }

@@ -1,5 +1,6 @@
 //! `fence completions` and `man`: what a shell and man(1) want to know of this program.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -20,9 +21,15 @@ pub struct Completions {
 
 impl Completions {
     /// Prints the script that the shell reads.
-    pub fn run(&self) -> ExitCode {
-        clap_complete::generate(self.shell, &mut Cli::command(), "fence", &mut std::io::stdout());
-        ExitCode::SUCCESS
+    ///
+    /// # Errors
+    /// Nobody reads it any more.
+    pub fn run(&self) -> Result<ExitCode, Failure> {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "fence", &mut script);
+        let mut out = std::io::stdout().lock();
+        out.write_all(&script).and_then(|()| out.flush()).map_err(Failure::of_output)?;
+        Ok(ExitCode::SUCCESS)
     }
 }
 

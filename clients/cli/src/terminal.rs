@@ -2,6 +2,8 @@
 
 use std::io::{IsTerminal as _, Write as _};
 
+use fencegate_client::wire::shown::escaped;
+
 use crate::failure::{Failure, usage};
 
 /// Writes to standard error; if nobody reads it, that is no failure.
@@ -10,9 +12,9 @@ pub fn write(text: &str) {
     let _unread = errors.write_all(text.as_bytes()).and_then(|()| errors.flush());
 }
 
-/// Says something, a line, on standard error.
+/// Says something, a line whose hidden characters are escaped, on standard error.
 pub fn say(text: &str) {
-    write(&format!("fence: {text}\n"));
+    write(&format!("fence: {}\n", escaped(text)));
 }
 
 /// Whether somebody reads standard error who likes lines that change.
@@ -35,8 +37,7 @@ pub fn confirm(question: &str, yes: bool) -> Result<(), Failure> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Err(usage(format!("{question} Say so with --yes.")));
     }
-    eprint!("{question} [y/N] ");
-    std::io::stderr().flush().map_err(anyhow::Error::from)?;
+    write(&format!("{} [y/N] ", escaped(question)));
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer).map_err(anyhow::Error::from)?;
     match answer.trim() {

@@ -7,6 +7,7 @@ use fencegate_client::{Client, CommitBuilder, Fence, Lock, On, Wait};
 
 use crate::durations;
 use crate::failure::{Failure, usage};
+use crate::run::nested;
 
 /// Which lock, or whose.
 #[derive(Debug, Clone, Args)]
@@ -46,6 +47,7 @@ impl Under {
     /// No token is known, it makes no sense, or the lock is not had.
     pub async fn guard(&self, client: &Client, resources: Vec<String>) -> Result<Guard, Failure> {
         if self.lock {
+            nested::check(client, &resources).await?;
             let wait = Wait::UpTo(self.wait.unwrap_or_default());
             return Ok(Guard::Own(client.lock(resources).wait(wait).acquire().await?));
         }

@@ -6,6 +6,7 @@
 )]
 
 mod access;
+mod contact;
 mod credentials;
 mod data;
 mod ended;
@@ -15,13 +16,16 @@ mod json;
 mod killed;
 mod losing;
 mod many_runs;
+mod orphans;
 mod reaching;
 mod recipes;
 mod running;
 mod s3;
 mod seeing;
 mod shells;
+mod shown;
 mod trees;
+mod untold;
 mod waiting;
 
 use std::path::PathBuf;

@@ -109,8 +109,8 @@ impl Commit {
         let versions = committed.resources.iter().filter_map(|it| {
             it.version.map(|version| format!("{} is version {version}", it.resource))
         });
-        let text = versions.collect::<Vec<_>>().join("\n");
-        app.out.one(&document, &committed.operation.to_string(), &text)?;
+        let lines: Vec<_> = versions.collect();
+        app.out.lines(&document, &committed.operation.to_string(), &lines)?;
         Ok(ExitCode::SUCCESS)
     }
 

@@ -51,10 +51,7 @@ impl Agent {
     pub fn run(&self, common: &Common) -> ExitCode {
         to_the_end(async || {
             let as_run = self.as_run();
-            Session::with(common, &as_run, async |session| {
-                self.serve(common, &session.client).await
-            })
-            .await
+            Session::with(common, &as_run, async |session| self.serve(common, session).await).await
         })
     }
 
@@ -62,9 +59,12 @@ impl Agent {
         RunOptions { ttl: self.ttl, ..RunOptions::of(self.name.clone(), self.command.clone()) }
     }
 
-    async fn serve(&self, common: &Common, client: &Client) -> Result<End, Failure> {
-        let name = JobName::new(&self.name)?;
+    async fn serve(&self, common: &Common, session: &Session<'_>) -> Result<End, Failure> {
+        let (client, name) = (&session.client, JobName::new(&self.name)?);
         let mut signals = Signals::hear().context("cannot hear signals")?;
+        if let Some(end) = session.reach(&mut signals).await? {
+            return Ok(end);
+        }
         loop {
             let lock = client.lock(name.agent()).ttl(TTL).wait(Wait::Forever).acquire();
             let lock = tokio::select! {
@@ -72,7 +72,7 @@ impl Agent {
                 lock = lock => lock?,
             };
             let ended = self.while_held(common, client, &name, &lock, &mut signals).await;
-            lock.release().await;
+            session.give_back(&lock, true).await;
             if let Some(end) = ended? {
                 return Ok(end);
             }
@@ -108,9 +108,7 @@ impl Agent {
                     () = tokio::time::sleep(LOOK) => continue,
                 }
             };
-            // Words of others: they are not to pass for lines of the log.
-            let (by, reason) = (request.by.escape_debug(), request.reason.escape_debug());
-            say(&format!("request {} by {by}: {reason}", request.request));
+            say(&format!("request {} by {}: {}", request.request, request.by, request.reason));
             let (end, was_told) = self.carry_out(common, &request, signals).await?;
             match self.settle(client, name, &request, end, &mut failed).await {
                 Ok(()) => {}

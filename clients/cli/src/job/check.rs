@@ -8,6 +8,7 @@ use futures::TryStreamExt as _;
 use serde_json::json;
 
 use crate::app::{App, with_app};
+use crate::contact::{self, Patience};
 use crate::durations;
 use crate::failure::Failure;
 use crate::options::Common;
@@ -56,7 +57,8 @@ impl Level {
 impl Check {
     /// Looks at them.
     pub fn run(&self, common: &Common) -> ExitCode {
-        with_app(common, async |app| match self.look(app).await {
+        // Whatever keeps it from knowing has a code of its own: also that no gateway is there.
+        with_app(common, Patience::Unasked, async |app| match self.reach_and_look(app).await {
             Ok(found) => tell(app, &found),
             // Whatever keeps it from knowing has this code.
             Err(failure) => {
@@ -64,6 +66,12 @@ impl Check {
                 Ok(ExitCode::from(Level::Unknown.code()))
             }
         })
+    }
+
+    async fn reach_and_look(&self, app: &App) -> Result<Vec<Finding>, Failure> {
+        contact::make(&app.client, &app.settings, Patience::Short, |text| app.out.say(text))
+            .await?;
+        self.look(app).await
     }
 
     async fn look(&self, app: &App) -> Result<Vec<Finding>, Failure> {

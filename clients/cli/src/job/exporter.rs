@@ -18,6 +18,7 @@ use futures::TryStreamExt as _;
 use metrics_exporter_prometheus::PrometheusBuilder;
 
 use crate::app::App;
+use crate::contact::Patience;
 use crate::failure::Failure;
 use crate::files;
 use crate::terminal::say;
@@ -54,6 +55,11 @@ pub struct Exporter {
 }
 
 impl Exporter {
+    /// One that serves tells of a gateway that is away, and does not end.
+    pub fn patience(&self) -> Patience {
+        if self.textfile.is_some() { Patience::Short } else { Patience::Unasked }
+    }
+
     /// Tells until it is ended, or once.
     ///
     /// # Errors

@@ -25,8 +25,10 @@ use self::look::{Logs, Ls, Runs, Show};
 use self::operate::{BreakRun, Forget, Prune};
 use self::options::JobRunOptions;
 use crate::app::{App, with_app};
+use crate::contact::Patience;
 use crate::failure::{Failure, usage};
 use crate::options::Common;
+use crate::run::init;
 
 /// What to do with jobs.
 #[derive(Debug, Subcommand)]
@@ -67,13 +69,17 @@ impl JobCommand {
     /// Does it.
     pub fn run(&self, common: &Common) -> ExitCode {
         match self {
-            Self::Run(it) => return run::run(common, it),
-            Self::Agent(it) => return it.run(common),
+            Self::Run(it) => return init::under(|| run::run(common, it)),
+            Self::Agent(it) => return init::under(|| it.run(common)),
             // An alarm has codes of its own.
             Self::Check(it) => return it.run(common),
             _ => {}
         }
-        with_app(common, async |app| match self {
+        let patience = match self {
+            Self::Exporter(it) => it.patience(),
+            _ => Patience::Short,
+        };
+        with_app(common, patience, async |app| match self {
             Self::Checkpoint(it) => it.run(app).await,
             Self::Ls(it) => it.run(app).await,
             Self::Runs(it) => it.run(app).await,

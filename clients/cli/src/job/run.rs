@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use fencegate_client::jobs::{
     Begun, CATCH_UP_MAX, Due, Job, JobRun, Mark, RunEnd, RunStatus, is_held,
 };
+use fencegate_client::wire::shown::escaped;
 use fencegate_client::{Body, Error, Lock};
 use jiff::Timestamp;
 use tempfile::NamedTempFile;
@@ -81,6 +82,9 @@ impl Runner<'_> {
     async fn go(&self) -> Result<End, Failure> {
         let mut streams = Streams::open(self.as_run)?;
         let mut signals = Signals::hear().context("cannot hear signals")?;
+        if let Some(end) = self.session.reach(&mut signals).await? {
+            return Ok(end);
+        }
         let due = tokio::select! {
             signal = signals.next_that_ends() => return Ok(End::Signal(signal.as_raw())),
             due = self.job.due() => due?,
@@ -135,10 +139,10 @@ impl Runner<'_> {
                 return Ok(Turn::Over(End::Code(self.options.conflict_exit_code)));
             }
             Waited::Signal(signal) => return Ok(Turn::Over(End::Signal(signal.as_raw()))),
-            Waited::Failed(error) => return Err(error.into()),
+            Waited::Failed(failure) => return Err(failure),
         };
         let turned = self.under(&lock, due, replaced, left, signals, streams).await;
-        lock.release().await;
+        self.session.give_back(&lock, true).await;
         turned
     }
 
@@ -341,7 +345,7 @@ fn whole_log() -> std::io::Result<(NamedTempFile, File)> {
 
 /// Says something on standard output.
 pub fn told_on_stdout(text: &str) -> Result<(), Failure> {
-    writeln!(std::io::stdout(), "{text}").map_err(Failure::of_output)
+    writeln!(std::io::stdout(), "{}", escaped(text)).map_err(Failure::of_output)
 }
 
 /// What the command is told of its run. What a run around this one was told is not true of this.

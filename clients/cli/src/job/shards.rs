@@ -46,6 +46,9 @@ pub async fn run(
     }
     job.clone().part(0, count).check()?;
     let mut signals = Signals::hear().context("cannot hear signals")?;
+    if let Some(end) = session.reach(&mut signals).await? {
+        return Ok(end);
+    }
     // 1. One slot for all parts, also if the next one begins meanwhile.
     let slot = match &options.slot {
         Some(slot) => slot.clone(),

@@ -39,11 +39,8 @@ impl SetFence {
         let (token, id, version) = (fence.token(), fence.id(), fence.version());
         let document =
             json!({"resource": fence.resource(), "token": token, "version": version, "id": id});
-        app.out.one(
-            &document,
-            &token.to_string(),
-            &format!("id         {id}\ntoken      {token}"),
-        )?;
+        let lines = [format!("id         {id}"), format!("token      {token}")];
+        app.out.lines(&document, &token.to_string(), &lines)?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use fencegate_client::wire::{LockId, Token};
-use fencegate_client::{Handoff, LockBuilder, Successor, Wait};
+use fencegate_client::{Handoff, Lock, LockBuilder, Successor, Wait};
 use rustix::process::{Pid, test_kill_process};
 use serde_json::json;
 
@@ -15,6 +15,7 @@ use super::meant;
 use crate::app::App;
 use crate::durations;
 use crate::failure::{Failure, usage};
+use crate::run::nested;
 
 /// How often the keeper of a lock looks whether its process is there.
 const LOOK: Duration = Duration::from_millis(250);
@@ -57,9 +58,42 @@ impl Take {
         if let Some(pid) = self.keep_for_pid {
             process(pid)?;
         }
+        nested::check(&app.client, &self.resources).await?;
         let lock = self.lock(app).acquire().await?;
+        // What nobody was told of, nobody can give back.
+        match self.told(app, &lock).await.and_then(|()| self.kept(app, &lock)) {
+            Ok(()) => {
+                lock.leave();
+                Ok(ExitCode::SUCCESS)
+            }
+            Err(failure) => {
+                if !lock.release().await {
+                    app.out.say("no gateway has confirmed that the lock is given back: it ends with its ttl");
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    /// Prints it.
+    async fn told(&self, app: &App, lock: &Lock) -> Result<(), Failure> {
+        if self.export {
+            return export(app, &handoff(lock));
+        }
+        let (id, lines) = (
+            lock.id().to_string(),
+            lines(lock.id(), lock.token(), lock.principal(), lock.writers()),
+        );
+        match app.out.is_json() {
+            true => app.out.lines(&app.client.lock_record(lock.id()).await?, &id, &lines),
+            false => app.out.lines(&(), &id, &lines),
+        }
+    }
+
+    /// Starts what keeps it, if that is wished.
+    fn kept(&self, app: &App, lock: &Lock) -> Result<(), Failure> {
         if let Some(pid) = self.keep_for_pid {
-            let text = Handoff::to_text(&handoff(&lock));
+            let text = Handoff::to_text(&handoff(lock));
             let program = std::env::current_exe().context("which program is this?")?;
             let mut keeper = Command::new(program);
             keeper.args(["__keep", "--pid", &pid.to_string()]).env("FENCE_HANDOFF", text);
@@ -68,21 +102,11 @@ impl Take {
             keeper.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             keeper.process_group(0).spawn().context("cannot start the keeper of the lock")?;
         }
-        let text = text(lock.id(), lock.token(), lock.principal(), lock.writers());
-        let left = lock.leave();
-        if self.export {
-            export(app, &left)?;
-        } else if app.out.is_json() {
-            let lock = app.client.lock_record(left.id).await?;
-            app.out.one(&lock, &left.id.to_string(), &text)?;
-        } else {
-            app.out.one(&(), &left.id.to_string(), &text)?;
-        }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 
-fn handoff(lock: &fencegate_client::Lock) -> Handoff {
+fn handoff(lock: &Lock) -> Handoff {
     Handoff {
         id: lock.id(),
         token: lock.token(),
@@ -98,13 +122,13 @@ fn process(pid: i32) -> Result<Pid, Failure> {
 }
 
 /// A lock in lines for people.
-fn text(id: LockId, token: Token, principal: Option<&str>, writers: &[String]) -> String {
+fn lines(id: LockId, token: Token, principal: Option<&str>, writers: &[String]) -> Vec<String> {
     let mut lines = vec![format!("id         {id}"), format!("token      {token}")];
     lines.extend(principal.map(|name| format!("principal  {name}")));
     if !writers.is_empty() {
         lines.push(format!("writers    {}", writers.join(" ")));
     }
-    lines.join("\n")
+    lines
 }
 
 /// Prints a lock as variables.
@@ -117,7 +141,9 @@ fn export(app: &App, left: &Handoff) -> Result<(), Failure> {
         ("FENCE_RESOURCES", names.join(" ")),
     ];
     // Numbers, ids and names of resources hold nothing that a shell would read otherwise, within quotes.
-    variables.iter().try_for_each(|(name, value)| app.out.line(&format!("export {name}='{value}'")))
+    variables
+        .iter()
+        .try_for_each(|(name, value)| app.out.exact(&format!("export {name}='{value}'")))
 }
 
 /// Keeps a lock for a process.
@@ -228,8 +254,11 @@ impl Transfer {
             None => to,
         };
         let lock = app.client.transfer_lock(id, to).await?;
-        let text = text(lock.id, lock.token, lock.principal.as_deref(), &lock.writers);
-        app.out.one(&lock, &lock.id.to_string(), &text)?;
-        Ok(ExitCode::SUCCESS)
+        let lines = lines(lock.id, lock.token, lock.principal.as_deref(), &lock.writers);
+        let told = app.out.lines(&lock, &lock.id.to_string(), &lines);
+        if told.is_err() && app.client.release_lock(lock.id).await.is_err() {
+            app.out.say("the successor's lock could not be given back: it ends with its ttl");
+        }
+        told.map(|()| ExitCode::SUCCESS)
     }
 }

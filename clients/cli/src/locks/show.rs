@@ -71,14 +71,16 @@ impl Show {
             line("", format!("{} {} since {}", waiter.position, waiter.owner, time(waiter.since)))?;
         }
         if let Some(audit) = audit {
-            app.out.line("\nlast acts")?;
+            app.out.line("")?;
+            app.out.line("last acts")?;
             for entry in audit {
                 let reason = entry.reason.map_or_else(String::new, |reason| format!(": {reason}"));
                 let (at, owner) = (time(entry.at), or_dash(entry.owner));
                 app.out.line(&format!("  {at}  {:10} {owner}{reason}", entry.action))?;
             }
         }
-        app.out.line("\nlast writes")?;
+        app.out.line("")?;
+        app.out.line("last writes")?;
         for write in versions {
             let (at, key) = (time(write.committed_at), or_dash(write.key));
             app.out.line(&format!(

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use fencegate_client::wire::json::Resource;
+use fencegate_client::wire::shown::escaped;
 use futures::TryStreamExt as _;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use tokio::sync::mpsc;
@@ -110,7 +111,8 @@ impl Screen {
         // Keys come one by one, and are not shown. Ctrl-C goes on to work.
         keys.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
         tcsetattr(std::io::stdin(), OptionalActions::Now, &keys).context("no single keys")?;
-        print!("{ENTER}");
+        // Whoever does not read it hears of that when the locks are drawn.
+        let _unread = std::io::stdout().write_all(ENTER.as_bytes());
         Ok(Self { before })
     }
 
@@ -148,7 +150,7 @@ impl Screen {
         }
         let mut text = String::from("\x1b[H\x1b[2J");
         for line in lines.iter().take(rows - 1) {
-            text.extend(line.chars().take(columns));
+            text.extend(escaped(line).chars().take(columns));
             text.push_str("\r\n");
         }
         let mut out = std::io::stdout().lock();
@@ -162,8 +164,8 @@ fn row([resource, owner, age, left, queue, state]: [String; 6]) -> String {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        print!("{LEAVE}");
-        let _lost = std::io::stdout().flush();
+        let mut out = std::io::stdout().lock();
+        let _lost = out.write_all(LEAVE.as_bytes()).and_then(|()| out.flush());
         let _lost = tcsetattr(std::io::stdin(), OptionalActions::Now, &self.before);
     }
 }

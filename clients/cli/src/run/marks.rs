@@ -32,6 +32,12 @@ pub fn value(run: &str) -> String {
     }
 }
 
+/// The runs that this process is part of, the outermost first: each is named by its lock.
+pub fn runs() -> Vec<String> {
+    let all = std::env::var(VARIABLE).unwrap_or_default();
+    all.split(BETWEEN).filter(|run| !run.is_empty()).map(str::to_owned).collect()
+}
+
 /// Sends a signal to those processes of a run that are chosen.
 pub fn send(run: &str, signal: Signal, is_chosen: impl Fn(Pid) -> bool) {
     for (_, process) in found(run, Reach::Own).filter(|(pid, _)| is_chosen(*pid)) {

@@ -1,8 +1,11 @@
 //! `fence run`: any command under a fenced lock. It ends before the lock can be another's.
 
 pub mod exec;
+mod giving_back;
+pub mod init;
 mod lookup;
 mod marks;
+pub mod nested;
 pub mod options;
 pub mod signals;
 pub mod streams;
@@ -12,6 +15,7 @@ mod target;
 pub mod waiting;
 pub mod watcher;
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
@@ -35,6 +39,7 @@ use self::supervise::{Outcome, Running, Terms};
 use self::target::Target;
 use self::waiting::Waited;
 use self::watcher::Watcher;
+use crate::contact::{self, Patience};
 use crate::ending::{End, FAILED};
 use crate::failure::Failure;
 use crate::options::Common;
@@ -86,6 +91,9 @@ pub struct Session<'a> {
     program: PathBuf,
     words: Vec<OsString>,
     is_verbose: bool,
+    is_quiet: bool,
+    /// Whether the last lock was given back and no gateway heard it.
+    is_unheard: Cell<bool>,
 }
 
 /// How one turn of waiting and running ended.
@@ -130,11 +138,22 @@ impl<'a> Session<'a> {
             }
         });
         let client = builder.build()?;
-        let is_verbose = common.verbose;
-        let session = Self { options, settings, client, news, grace, program, words, is_verbose };
+        let session = Self {
+            options,
+            settings,
+            client,
+            news,
+            grace,
+            program,
+            words,
+            is_verbose: common.verbose,
+            is_quiet: common.quiet,
+            is_unheard: Cell::new(false),
+        };
         let ended = work(&session).await;
         // 3. What is given back in the background gets its time.
-        session.client.close(GIVEN_BACK).await;
+        let within = if session.is_unheard.get() { Duration::ZERO } else { GIVEN_BACK };
+        session.client.close(within).await;
         ended.map_err(|failure| failure.having_shown(session.settings.shown()))
     }
 
@@ -144,6 +163,10 @@ impl<'a> Session<'a> {
         let mut streams = Streams::open(self.options)?;
         let mut signals = Signals::hear().context("cannot hear signals")?;
         // Who waits for ever rides out a gateway that is away, but not one that was never there.
+        if let Some(end) = self.reach(&mut signals).await? {
+            return Ok(end);
+        }
+        // Nor one that does not let it in.
         tokio::select! {
             signal = signals.next_that_ends() => return Ok(End::Signal(signal.as_raw())),
             there = self.client.status() => {
@@ -163,6 +186,28 @@ impl<'a> Session<'a> {
                 (Turn::Next(end) | Turn::Over(end), _) => return Ok(end),
             }
         }
+    }
+
+    /// Makes first contact with a gateway, and says what is waited for. Gives the end, if a signal asks for it meanwhile.
+    ///
+    /// # Errors
+    /// None is there.
+    pub async fn reach(&self, signals: &mut Signals) -> Result<Option<End>, Failure> {
+        let tell = |text: &str| {
+            if !self.is_quiet {
+                say(text)
+            }
+        };
+        tokio::select! {
+            signal = signals.next_that_ends() => Ok(Some(End::Signal(signal.as_raw()))),
+            made = contact::make(&self.client, &self.settings, Patience::Long, tell) => made.map(|()| None),
+        }
+    }
+
+    /// Gives a lock back, as long as a gateway may hear it.
+    pub async fn give_back(&self, lock: &Lock, was_heard: bool) {
+        let is_back = giving_back::give_back(lock, was_heard).await;
+        self.is_unheard.set(!is_back);
     }
 
     fn lock(&self) -> LockBuilder {
@@ -203,7 +248,7 @@ impl<'a> Session<'a> {
                 return Ok(Turn::Over(End::Code(self.options.conflict_exit_code)));
             }
             Waited::Signal(signal) => return Ok(Turn::Over(End::Signal(signal.as_raw()))),
-            Waited::Failed(error) => return Err(error.into()),
+            Waited::Failed(failure) => return Err(failure),
         };
         if self.is_verbose {
             say(&format!("has {}, token {}", names.join(" "), lock.token()));
@@ -212,12 +257,12 @@ impl<'a> Session<'a> {
         let outcome = match ran {
             Ok(outcome) => outcome,
             Err(error) => {
-                lock.release().await;
+                self.give_back(&lock, true).await;
                 return Err(error.into());
             }
         };
         let end = self.judge(&outcome);
-        lock.release().await;
+        self.give_back(&lock, outcome.was_heard).await;
         let shown = streams.end(!end.is_good(), given_up(outcome.was_ended(), signals)).await;
         shown.context("cannot show what the command wrote")?;
         Ok(if outcome.is_interrupted { Turn::Over(end) } else { Turn::Next(end) })

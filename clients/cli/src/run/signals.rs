@@ -22,12 +22,10 @@ const HEARD: [Signal; 9] = [
 pub struct Signals(Vec<(Signal, Stream)>);
 
 impl Signals {
-    /// Hears them from here on; but for those that whoever started this wants ignored, as nohup(1) does.
+    /// Hears them from here on.
     pub fn hear() -> std::io::Result<Self> {
-        let ignored = ignored();
-        let heard = HEARD.into_iter().filter(|it| ignored >> (it.as_raw() - 1) & 1 == 0);
         let stream = |it: Signal| Ok((it, signal(SignalKind::from_raw(it.as_raw()))?));
-        heard.map(stream).collect::<Result<_, _>>().map(Self)
+        heard().map(stream).collect::<Result<_, _>>().map(Self)
     }
 
     /// The next one.
@@ -53,6 +51,12 @@ impl Signals {
             }
         }
     }
+}
+
+/// The signals that are heard; but for those that whoever started this wants ignored, as nohup(1) does.
+pub fn heard() -> impl Iterator<Item = Signal> {
+    let ignored = ignored();
+    HEARD.into_iter().filter(move |it| ignored >> (it.as_raw() - 1) & 1 == 0)
 }
 
 /// The signals that are ignored, a bit for each. None, where the kernel does not tell.

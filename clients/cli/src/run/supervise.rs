@@ -57,6 +57,8 @@ pub struct Outcome {
     pub lost: Option<LossReason>,
     /// Whether `fence` was asked to end.
     pub is_interrupted: bool,
+    /// Whether a gateway answered when the command had ended.
+    pub was_heard: bool,
 }
 
 impl Outcome {
@@ -180,16 +182,9 @@ impl Running<'_> {
         self.watcher.dismiss();
         // 7. Was it held to the end? Between renewals it may have passed on unheard. A break that is only due, and
         //    silence, say nothing against it.
+        let mut was_heard = true;
         if lost.is_none() && told.is_none() {
-            let asked = timeout(CONFIRMED_WITHIN, self.lock.renew()).await;
-            let is_due = |error: &Error| error.code() == Some("lock-breaking");
-            if let Ok(Err(error)) = asked
-                && !is_due(&error)
-                && let Error::LockLost(loss) = error
-                && !(was_good && loss.reason == LossReason::Unconfirmed)
-            {
-                lost = Some(loss.reason);
-            }
+            (lost, was_heard) = confirmed(self.lock, was_good).await;
         }
         let command = End::of(status);
         is_interrupted |= was_hung_up && command == End::Signal(Signal::HUP.as_raw());
@@ -199,7 +194,7 @@ impl Running<'_> {
         };
         let why = if breaks { LossReason::Broken } else { LossReason::Unconfirmed };
         let about_to = told.filter(|why| *why == Why::Lock).map(|_| why);
-        Ok(Outcome { command, end, lost: lost.or(about_to), is_interrupted })
+        Ok(Outcome { command, end, lost: lost.or(about_to), is_interrupted, was_heard })
     }
 
     /// How long the lock surely lasts: until its deadline, or until an operator's break.
@@ -254,6 +249,19 @@ impl Running<'_> {
             // It is not over before it is: a process may be in the middle of a write.
             let _late = timeout(self.terms.grace, gone()).await;
         }
+    }
+}
+
+/// Asks a gateway whether it was held to the end: gives why it was lost, and whether there was an answer.
+async fn confirmed(lock: &Lock, was_good: bool) -> (Option<LossReason>, bool) {
+    match timeout(CONFIRMED_WITHIN, lock.renew()).await {
+        Err(_) | Ok(Err(Error::Unavailable(_))) => (None, false),
+        Ok(Err(error)) if error.code() == Some("lock-breaking") => (None, true),
+        Ok(Err(Error::LockLost(loss))) if loss.reason == LossReason::Unconfirmed => {
+            (Some(loss.reason).filter(|_| !was_good), false)
+        }
+        Ok(Err(Error::LockLost(loss))) => (Some(loss.reason), true),
+        Ok(_) => (None, true),
     }
 }
 

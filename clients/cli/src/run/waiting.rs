@@ -3,10 +3,13 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use fencegate_client::wire::shown::escaped;
 use fencegate_client::{Busy, BusyKind, Client, Error, Lock, LockBuilder};
 use rustix::process::Signal;
 
+use super::nested;
 use super::signals::Signals;
+use crate::failure::Failure;
 use crate::{durations, terminal};
 
 /// How long the wait is before anything is said of it, and how often it is said anew.
@@ -20,8 +23,8 @@ pub enum Waited {
     NotHad(Box<Busy>),
     /// This signal came first: the place in line is given up.
     Signal(Signal),
-    /// The gateway could not be asked, or refused.
-    Failed(Error),
+    /// The gateway could not be asked, or refused; or it would wait for itself.
+    Failed(Failure),
 }
 
 /// Waits for the lock.
@@ -32,10 +35,13 @@ pub async fn acquire(
     signals: &mut Signals,
 ) -> Waited {
     let taken = async {
+        if let Err(failure) = nested::check(client, on).await {
+            return Waited::Failed(failure);
+        }
         match lock.acquire().await {
             Ok(lock) => Waited::Lock(lock),
             Err(Error::Busy(busy)) if is_conflict(busy.kind) => Waited::NotHad(Box::new(busy)),
-            Err(error) => Waited::Failed(error),
+            Err(error) => Waited::Failed(error.into()),
         }
     };
     let line = Line { is_shown: false };
@@ -58,7 +64,7 @@ struct Line {
 
 impl Line {
     fn show(&mut self, text: &str) {
-        terminal::write(&format!("\r\x1b[2K{text}"));
+        terminal::write(&format!("\r\x1b[2K{}", escaped(text)));
         self.is_shown = true;
     }
 }

@@ -54,7 +54,7 @@ impl S3Key {
                 script(&Environment::of(&access, &endpoint, ca_file))
             }
         };
-        app.out.line(&text)?;
+        app.out.exact(&text)?;
         Ok(ExitCode::SUCCESS)
     }
 }
