@@ -205,7 +205,9 @@ fn begin(Init { file, making, flags }: Init) -> Result<(), Failure> {
     write_new(&file, &text)?;
     // Before it is good for anything: nobody is to be left with rules, and without the key that nobody has seen.
     let shown = format!(
-        "The key of `admin`, good until {} once the rules are in force, is shown this once:\n{}\n",
+        "Rules are put in force, and in {}. The key of `admin`, good from the end of this command until {}, is shown \
+         this once:\n{}\n",
+        file.display(),
         key.expires,
         key.key.reveal()
     );
@@ -220,7 +222,7 @@ fn begin(Init { file, making, flags }: Init) -> Result<(), Failure> {
         let _ = fs::remove_file(&file);
         return Err(error.into());
     }
-    Ok(print(&format!("Rules are in force, and in {}.\n", file.display()))?)
+    Ok(())
 }
 
 /// 1. The file, and what is in force: what differs is shown, and which locks are to be broken.
