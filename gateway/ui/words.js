@@ -38,6 +38,9 @@ export const clock = (at) => new Date(at).toLocaleString(undefined, { dateStyle:
 /** @param {number} count @param {string} one @param {string} [many] */
 export const plural = (count, one, many = `${one}s`) => `${count} ${count === 1 ? one : many}`;
 
+/** Of a lock whose deadline has passed: how it ends is not known yet. */
+const EXPIRED = "expired, may come back";
+
 /**
  * The state of a resource: a word that everybody knows, a mark that is told apart without its colour, and how bad it is.
  * @param {Record<string, any>} resource @param {number} passedMs How long ago that was heard.
@@ -47,7 +50,7 @@ export function state(resource, passedMs = 0) {
   const left = remaining(resource, passedMs);
   switch (resource.state) {
     case "leased":
-      if (left !== null && left <= 0) return { word: "expired: nobody took over", mark: "◌", kind: "warn" };
+      if (left !== null && left <= 0) return { word: EXPIRED, mark: "◌", kind: "warn" };
       return { word: "held", mark: "●", kind: "good" };
     case "breaking": {
       const due = Math.max(0, (resource.breaks_in_ms ?? 0) - passedMs);
@@ -56,7 +59,7 @@ export function state(resource, passedMs = 0) {
     case "draining":
       return { word: "draining: requests of the last holder are under way", mark: "◔", kind: "warn" };
     case "expired":
-      return { word: "expired: nobody took over", mark: "◌", kind: "warn" };
+      return { word: EXPIRED, mark: "◌", kind: "warn" };
     case "broken":
       return { word: "broken", mark: "✕", kind: "bad" };
     default:
@@ -75,6 +78,15 @@ export function remaining(resource, passedMs) {
     return Math.min(0, resource.ttl_ms - resource.renewed_ms_ago) - passed;
   const left = resource.expires_in_ms;
   return left == null ? null : left - passed;
+}
+
+/** What stands in a list of locks, each kind by its name and with its number. @param {any[]} locks */
+export function counted(locks) {
+  const names = { leased: "held", breaking: "breaking", draining: "draining", expired: EXPIRED, broken: "broken" };
+  const count = (/** @type {string} */ state) => locks.filter((lock) => lock.state === state).length;
+  const counts = Object.entries(names).map(([state, name]) => ({ name, count: count(state) }));
+  const known = counts.filter(({ name, count }) => count > 0 || name === "held");
+  return known.map(({ name, count }) => `${count} ${name}`).join(" · ");
 }
 
 /** Whether somebody holds it. @param {Record<string, any>} resource */

@@ -4,12 +4,14 @@ use std::io::{IsTerminal as _, Write};
 
 use clap::ValueEnum;
 use fencegate_client::reading::Listing;
+use fencegate_client::wire::json::Resource;
 use fencegate_client::wire::shown::escaped;
 use futures::TryStreamExt as _;
 use indicatif::MultiProgress;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::durations;
 use crate::failure::Failure;
 use crate::options::Common;
 use crate::terminal;
@@ -282,6 +284,17 @@ pub fn time(at: jiff::Timestamp) -> String {
         at.to_zoned_datetime(jiff::tz::TimeZone::system()).strftime("%F %T").to_string()
     } else {
         at.strftime("%FT%TZ").to_string()
+    }
+}
+
+/// What the lock of a resource is doing, as people call it.
+pub fn state(resource: &Resource) -> String {
+    match (resource.state.as_str(), resource.breaks_in_ms) {
+        ("leased", _) => "held".to_owned(),
+        ("breaking", Some(due_ms)) => format!("held, broken in {}", durations::show_ms(due_ms)),
+        ("expired", _) => "expired, may come back".to_owned(),
+        ("released", _) => "free".to_owned(),
+        (word, _) => word.to_owned(),
     }
 }
 

@@ -35,7 +35,7 @@ export type { ClientEvent, Hook } from "./hooks.js";
 export type { Admin, AuditOptions, BreakOptions, IntentOptions, RejectionOptions } from "./operators.js";
 export type { GetOptions, ObjectHead, StoredObject, VersionOptions } from "./reading/object.js";
 export type { OpenOptions } from "./reading/open.js";
-export type { Listing, ListOptions, PrefixOptions } from "./reading/pages.js";
+export type { Listing, ListOptions, LocksOptions, PrefixOptions } from "./reading/pages.js";
 export type { Range } from "./reading/reader.js";
 export type { BodyInput, ByteStream, Replayable } from "./transport/body.js";
 export type { Surroundings } from "./transport/time.js";

@@ -2,7 +2,7 @@
 import { useEffect, useRef } from "../vendor/hooks.js";
 import { at, get } from "../api.js";
 import { announce, useLive } from "../live.js";
-import { plural, remaining } from "../words.js";
+import { counted, isHeld, plural, remaining } from "../words.js";
 import {
   Choice,
   Command,
@@ -31,13 +31,17 @@ const SORTS = /** @type {Record<string, (a: any, b: any) => number>} */ ({
   waiting: (a, b) => b.queue_length - a.queue_length,
 });
 const STATES = /** @type {[string, string][]} */ ([
-  ["", "all"],
+  ["", "held, breaking or draining"],
   ["leased", "held"],
-  ["expired", "expired"],
   ["breaking", "breaking"],
   ["draining", "draining"],
   ["frozen", "frozen"],
+  ["expired", "expired, may come back"],
+  ["broken", "broken"],
+  ["all", "all that were not given back"],
 ]);
+/** What is listed only if it is asked for. */
+const ENDED = ["expired", "broken", "all"];
 
 /** @param {{ params: URLSearchParams }} props */
 export function Locks({ params }) {
@@ -46,15 +50,16 @@ export function Locks({ params }) {
   const state = params.get("state") ?? "";
   const sort = params.get("sort") ?? "name";
   const owner = params.get("owner") ?? "";
+  const alsoEnded = ENDED.includes(state) ? "true" : undefined;
   const live = useLive(
     async (signal, before) => {
       // The first look takes a page alone: something is to be seen at once.
       const limit = before === undefined ? EACH : SEEN;
-      const found = await get(at(["locks"], { prefix, limit }), { signal });
+      const found = await get(at(["locks"], { prefix, limit, also_ended: alsoEnded }), { signal });
       return { items: found.items, isMore: Boolean(found.next_cursor) };
     },
     1000,
-    [prefix],
+    [prefix, alsoEnded],
   );
   useLapses(live.data?.items, live.at);
   const filter = (/** @type {Record<string, string>} */ change) =>
@@ -79,21 +84,21 @@ export function Locks({ params }) {
 /** @param {{ data: any, at: number, state: string, sort: string, owner: string, prefix: string }} props */
 function Held({ data, at, state, sort, owner, prefix }) {
   const isWanted = (/** @type {any} */ lock) =>
-    lock.owner.includes(owner) && (state === "" || (state === "frozen" ? lock.frozen != null : lock.state === state));
+    lock.owner.includes(owner) &&
+    (["", "all"].includes(state) || (state === "frozen" ? lock.frozen != null : lock.state === state));
   const wanted = data.items.filter(isWanted).sort(SORTS[sort] ?? SORTS.name);
   const { shown, turn } = usePages(wanted, EACH, [prefix, state, sort, owner]);
-  if (data.items.length === 0)
-    return prefix ? html`<p>No lock is held whose name begins with <code>${prefix}</code>.</p>` : html`<${Nothing} />`;
+  if (data.items.length === 0 && !prefix && !ENDED.includes(state)) return html`<${Nothing} />`;
   const waiting = data.items.reduce((/** @type {number} */ sum, /** @type {any} */ lock) => sum + lock.queue_length, 0);
-  const seen = data.isMore ? `The first ${data.items.length} by name` : plural(data.items.length, "lock");
+  const seen = `${data.isMore ? `The first ${data.items.length} by name: ` : ""}${counted(data.items)}`;
   return html`<p class="sum">
       ${seen} · ${`${waiting} waiting`}${data.isMore ? " · name a beginning to see others" : ""}
     </p>
-    ${turn}
+    ${wanted.length === 0 && html`<p>There is no such lock${data.isMore && " among them"}.</p>`} ${turn}
     <${Table}
-      caption="Locks that are held"
+      caption=${wanted.every(isHeld) ? "Resources whose locks keep others out" : "Resources whose locks were not given back"}
       id=${(/** @type {any} */ lock) => lock.resource}
-      heads=${["Resource", "Owner", { text: "Held", number: true }, "Left", { text: "Waiting", number: true }, "State"]}
+      heads=${["Resource", "Owner", { text: "Since", number: true }, "Left", { text: "Waiting", number: true }, "State"]}
       rows=${shown}
       cells=${(/** @type {any} */ lock) => [
         html`<${ResourceLink} name=${lock.resource} />`,
@@ -109,13 +114,16 @@ function Held({ data, at, state, sort, owner, prefix }) {
 
 /** Tells who does not look that locks have lapsed since. @param {any[] | undefined} items @param {number} at */
 function useLapses(items, at) {
-  const alive = useRef(/** @type {Set<string>} */ (new Set()));
+  const alive = useRef(/** @type {Map<string, { lock: any, at: number }>} */ (new Map()));
   useEffect(() => {
     if (!items) return;
     const isAlive = (/** @type {any} */ lock) => lock.state === "leased" && (remaining(lock, 0) ?? 1) > 0;
-    const lapsed = items.filter((lock) => alive.current.has(lock.resource) && !isAlive(lock));
+    const now = new Map(items.filter(isAlive).map((lock) => [lock.resource, { lock, at }]));
+    // One that was given back is listed no more, either: it had time left.
+    const isOver = (/** @type {{ lock: any, at: number }} */ seen) => (remaining(seen.lock, at - seen.at) ?? 1) <= 0;
+    const lapsed = [...alive.current].filter(([name, seen]) => !now.has(name) && isOver(seen));
     if (lapsed.length > 0) announce(`${plural(lapsed.length, "lock")} lapsed`);
-    alive.current = new Set(items.filter(isAlive).map((lock) => lock.resource));
+    alive.current = now;
   }, [at]);
 }
 

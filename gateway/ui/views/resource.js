@@ -184,7 +184,7 @@ function ended(grant, next, broken, resource) {
       leased: "holds it",
       breaking: "is being broken",
       draining: "waits for the requests of the one before",
-      expired: "has expired",
+      expired: "has expired, and may come back",
     }[/** @type {string} */ (resource.state)] ?? resource.state
   );
 }

@@ -15,7 +15,7 @@ const HELP = /** @type {Record<string, string>} */ ({
 });
 /** Sums of the metrics that are worth a look, by their names. */
 const SUMS = /** @type {[string, string][]} */ ([
-  ["fencegate_locks_held", "Locks held, in the whole ledger"],
+  ["fencegate_locks_held", "Locks held, breaking or draining, in the whole ledger"],
   ["fencegate_frozen_resources", "Frozen resources, in the whole ledger"],
   ["fencegate_writes_total", "Writes"],
   ["fencegate_rejections_total", "Refused writes"],

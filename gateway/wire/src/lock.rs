@@ -284,6 +284,11 @@ pub enum LockState {
 }
 
 impl LockState {
+    /// Whether the lock keeps others out of its resource.
+    pub fn is_held(self) -> bool {
+        matches!(self, Self::Leased | Self::Breaking | Self::Draining)
+    }
+
     /// The word in JSON and in the ledgers.
     pub fn as_str(self) -> &'static str {
         match self {

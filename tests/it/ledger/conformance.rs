@@ -439,7 +439,7 @@ on_every_ledger! {
         resources_are_read_in_the_order_asked
         the_face_of_a_resource_changes_with_what_is_news
         resources_are_listed_in_byte_order
-        released_resources_may_be_left_out
+        resources_are_listed_by_what_their_locks_do
         a_refused_seal_makes_no_resource
         objects_are_listed_in_byte_order
         an_unknown_operation_is_unknown

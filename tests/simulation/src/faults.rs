@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fence_core::memory::{MemoryLedger, MemoryMint};
 use fence_core::mutants::{self, Mutant};
-use fence_core::ports::{Ledger as _, Mint as _, Page, Witness};
+use fence_core::ports::{Ledger as _, Mint as _, Page, Which, Witness};
 use futures::FutureExt as _;
 use rand::RngExt as _;
 
@@ -243,7 +243,7 @@ pub fn generation(memory: &MemoryLedger) -> i64 {
 pub fn versions(server: &LedgerServer) -> Vec<(String, i64)> {
     let memory = server.memory();
     let page = Page { prefix: String::new(), after: None, limit: 1000 };
-    let views = memory.resources(page, false).now_or_never().and_then(Result::ok);
+    let views = memory.resources(page, Which::All).now_or_never().and_then(Result::ok);
     let version = |view: fence_core::ports::ResourceView| (view.resource.to_string(), view.version);
     views.unwrap_or_default().into_iter().map(version).collect()
 }

@@ -22,7 +22,7 @@ use fence_core::ports::{
     RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, Resolution, Resolved,
     ResourceView, Retention, Rulebook, RulesChange, RulesChanged, RulesInForce, SealItem,
     SealVerdict, Settled, Standing, Start, Stock, Tidied, Totals, TreeGrowth, TreeHead, TreeTile,
-    UploadItem, UploadVerdict, Uploads, VersionsFilter, WriteItem, WriteVerdict,
+    UploadItem, UploadVerdict, Uploads, VersionsFilter, Which, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, PrincipalName, ResourceName};
 use futures::future::{BoxFuture, FutureExt as _};
@@ -403,10 +403,10 @@ impl Ledger for ScriptedLedger {
         self.memory.resource(name).await
     }
 
-    async fn resources(&self, page: Page, held: bool) -> Answer<ResourceView> {
+    async fn resources(&self, page: Page, which: Which) -> Answer<ResourceView> {
         let before = self.before_list.lock().unwrap_or_else(PoisonError::into_inner)();
         before.await;
-        self.memory.resources(page, held).await
+        self.memory.resources(page, which).await
     }
 
     async fn totals(&self) -> Result<Totals, LedgerError> {

@@ -1,8 +1,10 @@
 // What operators see: who holds, who waits, who was late, and that all of it is as old as it says.
 
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { after, test } from "node:test";
-import { closeBrowser, dev, eventually, goTo, open, row, serve, settled, sleep } from "./rig.mjs";
+import { promisify } from "node:util";
+import { closeBrowser, dev, eventually, fence, goTo, open, row, serve, settled, sleep } from "./rig.mjs";
 
 after(closeBrowser);
 
@@ -19,11 +21,74 @@ test("a lock appears, runs out, and is taken over", async (t) => {
   const before = await left();
   assert.ok(before > 0);
   await eventually("less time is left", async () => (await left()) < before);
-  await row(page, "expired: nobody took over").waitFor();
+  await page.getByText("No lock is held.").waitFor();
+  await page.getByRole("status").getByText("1 lock lapsed").waitFor({ state: "attached" });
+  await goTo(page, "locks?state=expired");
+  await row(page, "worker-a").getByText("expired, may come back").waitFor();
   await callers.lock("worker-b", "invoices:1");
+  await page.getByText("There is no such lock").waitFor();
+  await goTo(page, "locks");
   await row(page, "worker-b").waitFor();
   assert.equal(await row(page, "worker-a").count(), 0);
   assert.equal((await callers.put(first, "x", "late")).status, 412);
+});
+
+test("what is held is told apart from what has ended, and counted by its name", async (t) => {
+  const callers = await dev(t);
+  for (const name of ["held:1", "held:2", "breaking", "broken"]) await callers.lock(`of-${name}`, name, "10m");
+  await callers.lock("of-expired", "expired", "1s");
+  await callers.post("/resources/breaking/break", { reason: "hangs", after: "5m" });
+  await callers.post("/resources/broken/break", { reason: "hangs" });
+  const given = await callers.lock("of-released", "released", "10m");
+  await callers.call("DELETE", `/locks/${given.id}`);
+  const look = async () => (await callers.call("GET", "/resources/expired")).body.state;
+  await eventually("it expires", async () => (await look()) === "expired");
+  const names = async (path) => (await callers.call("GET", path)).body.items.map((one) => one.resource);
+  const [held, taken] = [
+    ["breaking", "held:1", "held:2"],
+    ["breaking", "broken", "expired", "held:1", "held:2"],
+  ];
+  assert.deepEqual(await names("/locks"), held);
+  assert.deepEqual(await names("/locks?also_ended=true"), taken);
+
+  const page = await open(t, callers);
+  const shown = async () => (await page.getByRole("row").locator("a.name").allInnerTexts()).sort();
+  await page.getByText("2 held · 1 breaking · 0 waiting").waitFor();
+  assert.deepEqual(await shown(), held);
+  await page.getByLabel("State").selectOption("all");
+  await page.getByText("2 held · 1 breaking · 1 expired, may come back · 1 broken · 0 waiting").waitFor();
+  assert.deepEqual(await shown(), taken);
+  await page.getByLabel("State").selectOption("broken");
+  await page.getByRole("row").filter({ hasText: "of-broken" }).waitFor();
+  assert.deepEqual(await shown(), ["broken"]);
+
+  const { stdout } = await promisify(execFile)(fence, ["locks", "--url", callers.url]);
+  const listed = (text) =>
+    text
+      .split("\n")
+      .slice(1)
+      .filter(Boolean)
+      .map((line) => line.split(/  +/).slice(0, 2));
+  assert.deepEqual(
+    listed(stdout).map(([name]) => name),
+    held,
+  );
+  assert.ok(listed(stdout)[0][1].startsWith("held, broken in "), stdout);
+  const all = await promisify(execFile)(fence, ["locks", "--all", "--sort", "age", "--url", callers.url]);
+  assert.deepEqual(
+    listed(all.stdout).map(([name]) => name),
+    ["held:1", "held:2", "breaking", "broken", "expired"],
+  );
+  assert.deepEqual(
+    listed(all.stdout)
+      .slice(3)
+      .map(([, state]) => state),
+    ["broken", "expired, may come back"],
+  );
+
+  await goTo(page, "status");
+  const fact = page.locator(".facts > div").filter({ hasText: "Locks held, breaking or draining" });
+  await fact.getByText("3", { exact: true }).waitFor();
 });
 
 test("who waits is shown in order", async (t) => {

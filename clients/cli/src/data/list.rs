@@ -9,7 +9,7 @@ use super::tree;
 use crate::app::App;
 use crate::durations;
 use crate::failure::Failure;
-use crate::output::{Column, bytes, column, or_dash, time, wide};
+use crate::output::{Column, bytes, column, or_dash, state, time, wide};
 
 /// What to list.
 #[derive(Debug, Args)]
@@ -37,7 +37,7 @@ const OBJECTS: &[Column<ObjectEntry>] = &[
 /// The columns of resources.
 pub const RESOURCES: &[Column<Resource>] = &[
     column("RESOURCE", |it| it.resource.to_string()),
-    column("STATE", |it| it.state.as_str().to_owned()),
+    column("STATE", state),
     column("OWNER", |it| it.owner.clone()),
     column("AGE", |it| durations::show_ms(it.age_ms)),
     column("LEFT", |it| or_dash(it.expires_in_ms.map(durations::show_ms))),

@@ -3,6 +3,8 @@
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
+use fencegate_client::reading::Listing;
+use fencegate_client::wire::Word;
 use fencegate_client::wire::json::Resource;
 use futures::TryStreamExt as _;
 use serde_json::json;
@@ -21,6 +23,9 @@ pub struct Locks {
     /// Prefix of the names of the resources
     #[arg(value_name = "PREFIX")]
     prefix: Option<String>,
+    /// Also those that have expired, whose holders may come back, and those that were broken, while nobody took over
+    #[arg(long)]
+    all: bool,
     /// In which order; by default by name
     #[arg(long, value_enum, value_name = "ORDER")]
     sort: Option<Sort>,
@@ -41,14 +46,35 @@ pub enum Sort {
 }
 
 impl Sort {
-    /// Puts them in this order.
+    /// Puts them in this order, those that are held before all others.
     pub fn sort(self, locks: &mut [Resource]) {
         match self {
             Self::Age => locks.sort_by_key(|it| std::cmp::Reverse(it.age_ms)),
             Self::Left => locks.sort_by_key(|it| it.expires_in_ms.unwrap_or(i64::MAX)),
             Self::Queue => locks.sort_by_key(|it| std::cmp::Reverse(it.queue_length)),
         }
+        locks.sort_by_key(|it| !is_held(it));
     }
+}
+
+/// Whether the lock of a resource keeps others out.
+fn is_held(resource: &Resource) -> bool {
+    matches!(&resource.state, Word::Known(state) if state.is_held())
+}
+
+/// How many resources are held, and how many others are listed.
+pub fn count(locks: &[Resource]) -> String {
+    let held = locks.iter().filter(|it| is_held(it)).count();
+    match locks.len() - held {
+        0 => format!("{held} held"),
+        others => format!("{held} held, {others} expired or broken"),
+    }
+}
+
+/// The locks that are held, of names that begin so; or also those that ended and that nobody took over.
+pub fn locks(app: &App, prefix: Option<&str>, all: bool) -> Listing<Resource> {
+    let list = if all { app.client.all_locks() } else { app.client.locks() };
+    prefix.into_iter().fold(list, Listing::prefix)
 }
 
 impl Locks {
@@ -57,10 +83,7 @@ impl Locks {
     /// # Errors
     /// The gateway cannot be asked.
     pub async fn run(&self, app: &App) -> Result<ExitCode, Failure> {
-        let mut list = app.client.locks();
-        if let Some(prefix) = &self.prefix {
-            list = list.prefix(prefix);
-        }
+        let list = locks(app, self.prefix.as_deref(), self.all);
         let name = |it: &Resource| it.resource.to_string();
         let Some(sort) = self.sort else {
             app.out.list(list, self.limit, name, RESOURCES).await?;

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::app::App;
 use crate::durations;
 use crate::failure::Failure;
-use crate::output::{or_dash, time};
+use crate::output::{or_dash, state, time};
 
 /// So many of the last grants and writes are shown.
 const LAST: usize = 10;
@@ -47,7 +47,7 @@ impl Show {
         let ms = durations::show_ms;
         let line = |name: &str, text: String| app.out.line(&format!("{name:10} {text}"));
         line("resource", resource.resource.to_string())?;
-        line("state", resource.state.as_str().to_owned())?;
+        line("state", state(&resource))?;
         line("owner", resource.owner.clone())?;
         if let Some(principal) = &resource.principal {
             line("principal", principal.clone())?;

@@ -12,11 +12,11 @@ use futures::TryStreamExt as _;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use tokio::sync::mpsc;
 
-use super::look::Sort;
+use super::look::{Sort, count, locks};
 use crate::app::App;
 use crate::durations;
 use crate::failure::{Failure, usage};
-use crate::output::or_dash;
+use crate::output::{or_dash, state};
 
 /// So many locks are looked at.
 const LOOKED_AT: usize = 10_000;
@@ -30,6 +30,9 @@ pub struct Top {
     /// Prefix of the names of the resources
     #[arg(value_name = "PREFIX")]
     prefix: Option<String>,
+    /// Also those that have expired, whose holders may come back, and those that were broken, while nobody took over
+    #[arg(long)]
+    all: bool,
     /// How often to look
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = durations::parse)]
     interval: Duration,
@@ -63,11 +66,7 @@ impl Top {
     }
 
     async fn look(&self, app: &App) -> Result<Vec<Resource>, fencegate_client::Error> {
-        let mut list = app.client.locks();
-        if let Some(prefix) = &self.prefix {
-            list = list.prefix(prefix);
-        }
-        let mut items = list.stream();
+        let mut items = locks(app, self.prefix.as_deref(), self.all).stream();
         let mut locks = Vec::new();
         while locks.len() < LOOKED_AT
             && let Some(lock) = items.try_next().await?
@@ -129,9 +128,8 @@ impl Screen {
         match locks {
             Ok(mut locks) => {
                 sort.sort(&mut locks);
-                lines.push(
-                    format!("{} locks, by {sort:?}   q: quit  s: sort", locks.len()).to_lowercase(),
-                );
+                let by = format!("{sort:?}").to_lowercase();
+                lines.push(format!("{}, by {by}   q: quit  s: sort", count(&locks)));
                 lines.push(row(
                     ["RESOURCE", "OWNER", "AGE", "LEFT", "QUEUE", "STATE"].map(str::to_owned)
                 ));
@@ -142,7 +140,7 @@ impl Screen {
                         durations::show_ms(it.age_ms),
                         or_dash(it.expires_in_ms.map(durations::show_ms)),
                         it.queue_length.to_string(),
-                        it.state.as_str().to_owned(),
+                        state(it),
                     ])
                 }));
             }

@@ -83,8 +83,7 @@ impl Client {
         Listing::new(self, "resources", Ok("/resources".to_owned()))
     }
 
-    /// All resources whose locks are held, in byte order of their names. Locks that have expired and that nobody took
-    /// over are among them: their holders may still write.
+    /// All resources whose locks keep others out, in byte order of their names: held, to be broken soon, or draining.
     ///
     /// # Examples
     /// ```
@@ -96,6 +95,12 @@ impl Client {
     /// ```
     pub fn locks(&self) -> Listing<Resource> {
         Listing::new(self, "locks", Ok("/locks".to_owned()))
+    }
+
+    /// The same with resources that are held no longer and that nobody took over: those of locks that have expired, whose
+    /// holders may come back and write, and of broken ones.
+    pub fn all_locks(&self) -> Listing<Resource> {
+        self.locks().with("also_ended", Ok("true".to_owned()))
     }
 
     /// Who waits in line for the lock on a resource, first come first.

@@ -27,7 +27,15 @@ import {
 } from "../reading/object.js";
 import { OPEN_NAMES, openResponse, type OpenOptions } from "../reading/open.js";
 import { operationOfId, operationOfKey } from "../reading/operations.js";
-import { LIST_NAMES, Listing, PREFIX_NAMES, type ListOptions, type PrefixOptions } from "../reading/pages.js";
+import {
+  LIST_NAMES,
+  LOCKS_NAMES,
+  Listing,
+  PREFIX_NAMES,
+  type ListOptions,
+  type LocksOptions,
+  type PrefixOptions,
+} from "../reading/pages.js";
 import { readiness } from "../reading/readiness.js";
 import { runScope } from "../scope.js";
 import type { ObjectEntry, Operation, Readiness, Resource, Status, Version, Waiter } from "../wire.js";
@@ -242,10 +250,10 @@ export class Fencegate {
     return new Listing(this.#inner, "resources", "/resources", options);
   }
 
-  /** All resources whose locks are held. Locks that have expired and that nobody took over are among them. */
-  locks(options: PrefixOptions = {}): Listing<Resource> {
-    checked("locks()", options, PREFIX_NAMES);
-    return new Listing(this.#inner, "locks", "/locks", options);
+  /** All resources whose locks keep others out: held, to be broken soon, or draining. */
+  locks(options: LocksOptions = {}): Listing<Resource> {
+    const { alsoEnded } = checked("locks()", options, LOCKS_NAMES);
+    return new Listing(this.#inner, "locks", "/locks", options, { also_ended: alsoEnded ? "true" : undefined });
   }
 
   /** Who waits in line for the lock on a resource, first come first. */

@@ -21,10 +21,21 @@ export interface PrefixOptions extends ListOptions {
   readonly prefix?: string | undefined;
 }
 
+/** Options of a list of locks. */
+export interface LocksOptions extends PrefixOptions {
+  /**
+   * Also resources that are held no longer and that nobody took over: those of locks that have expired, whose holders may
+   * come back and write, and of broken ones.
+   */
+  readonly alsoEnded?: boolean | undefined;
+}
+
 /** The names of options of lists. */
 export const LIST_NAMES: Names<ListOptions> = { ...CALL, pageSize: "value" };
 /** The names of options of lists of names. */
 export const PREFIX_NAMES: Names<PrefixOptions> = { ...LIST_NAMES, prefix: "text" };
+/** The names of options of lists of locks. */
+export const LOCKS_NAMES: Names<LocksOptions> = { ...PREFIX_NAMES, alsoEnded: "flag" };
 
 /** A list that is read as it is needed. Nothing is asked before the first item. */
 export class Listing<T> implements AsyncIterable<T> {

@@ -416,8 +416,8 @@ export interface paths {
         };
         /**
          * List held locks
-         * @description In byte order of their resources, without ids and tokens. Expired locks that nobody took over
-         *     are listed too: their holders may still write.
+         * @description Each resource whose lock keeps others out, in byte order, without ids and tokens: held (`leased`), to be broken soon
+         *     (`breaking`), or `draining`.
          */
         get: operations["listLocks"];
         put?: never;
@@ -5069,6 +5069,11 @@ export interface operations {
             query?: {
                 /** @description Only names that begin with this. */
                 prefix?: components["schemas"]["Prefix"];
+                /**
+                 * @description Also resources that are held no longer and that nobody took over: those of locks that have expired, whose holders
+                 *     may come back and write, and of broken ones.
+                 */
+                also_ended?: boolean;
                 /** @description At most this many items. */
                 limit?: number;
                 /** @description `next_cursor` of the page before. */

@@ -71,9 +71,7 @@ impl Guard {
         now: Now,
     ) -> ResourceView {
         let view = fence.view(resource, waiting, now);
-        let live =
-            matches!(view.state, LockState::Leased | LockState::Breaking | LockState::Draining);
-        match live && fence.token.get() <= self.floor {
+        match view.state.is_held() && fence.token.get() <= self.floor {
             true => ResourceView { state: LockState::Expired, breaks_in_ms: None, ..view },
             false => view,
         }

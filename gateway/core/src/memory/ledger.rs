@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::state::{MemoryLedger, limit};
 use crate::acts::{self, Buried, Change, Guard, Rows};
-use crate::lock::{LockId, LockState, OperationId};
+use crate::lock::{LockId, OperationId};
 use crate::mutants::{self, Mutant};
 use crate::names::ResourceName;
 use crate::ports::{
@@ -19,7 +19,7 @@ use crate::ports::{
     MarkItem, MarkVerdict, Milestone, Object, OperationRecord, Page, Pass, Passed, Patience,
     Payload, Place, ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem,
     ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict,
-    Settled, Span, Standing, Totals, VersionsFilter, WriteItem, WriteVerdict, unknown_max,
+    Settled, Span, Standing, Totals, VersionsFilter, Which, WriteItem, WriteVerdict, unknown_max,
 };
 use crate::principal::PrincipalName;
 
@@ -247,7 +247,7 @@ impl Ledger for MemoryLedger {
         Ok(rows.fences.get(name).map(view))
     }
 
-    async fn resources(&self, page: Page, held: bool) -> Result<Vec<ResourceView>, LedgerError> {
+    async fn resources(&self, page: Page, which: Which) -> Result<Vec<ResourceView>, LedgerError> {
         let now = self.now();
         let state = self.state();
         let views = state.rows.fences.iter().filter(|(name, _)| on_page(name.as_str(), &page));
@@ -255,7 +255,7 @@ impl Ledger for MemoryLedger {
             .map(|(name, fence)| {
                 state.rows.guard.view(name, fence, state.rows.queue.length(name), now)
             })
-            .filter(|view| !held || view.state != LockState::Released)
+            .filter(|view| which.has(view.state))
             .take(limit(page.limit))
             .collect())
     }

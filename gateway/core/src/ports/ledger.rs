@@ -30,7 +30,7 @@ use super::uploads::Uploads;
 use super::upstreams::Intents;
 use super::views::{
     LockRecord, Object, OperationRecord, Page, ReadItem, ReadVerdict, Rejection, RejectionFilter,
-    ResourceView, Totals,
+    ResourceView, Totals, Which,
 };
 use super::writes::{Applied, WriteItem, WriteVerdict};
 use crate::lock::{LockId, OperationId};
@@ -181,8 +181,8 @@ pub trait Ledger:
         Ok(views)
     }
 
-    /// Resources in byte order; with `held` only those whose lock has not been released.
-    async fn resources(&self, page: Page, held: bool) -> Result<Vec<ResourceView>, LedgerError>;
+    /// Resources in byte order, those of one kind.
+    async fn resources(&self, page: Page, which: Which) -> Result<Vec<ResourceView>, LedgerError>;
 
     /// How many locks are held and how many resources are frozen. Reads every lock that was not released, those that have
     /// expired among them, but no resource that is free.

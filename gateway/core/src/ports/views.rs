@@ -131,6 +131,28 @@ pub struct ResourceView {
     pub token: Token,
 }
 
+/// The resources that a list has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    /// All that were ever locked.
+    All,
+    /// Those whose lock was not released: held, expired or broken, with nobody who took over.
+    Taken,
+    /// Those whose lock keeps others out: [`LockState::is_held`].
+    Held,
+}
+
+impl Which {
+    /// Whether the list has a resource in this state.
+    pub fn has(self, state: LockState) -> bool {
+        match self {
+            Self::All => true,
+            Self::Taken => state != LockState::Released,
+            Self::Held => state.is_held(),
+        }
+    }
+}
+
 impl ResourceView {
     /// What of it is news to whoever watches it: the grant of its lock, what that is doing, its version, and an
     /// operator's marks. Not renewals, nor who waits.

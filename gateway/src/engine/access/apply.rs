@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fence_core::ports::{
     BreakItem, BreakVerdict, By, DatabaseRole, Ledger, LedgerError, Page, Patience, ResourceView,
-    RulesChange, RulesChanged, RulesInForce,
+    RulesChange, RulesChanged, RulesInForce, Which,
 };
 use fence_core::{LockState, PrincipalName, ResourceName, Token};
 use fencegate_access::{Action, Caller, Rules, RulesError};
@@ -86,7 +86,7 @@ pub async fn lost(ledger: &dyn Ledger, rules: &Rules, all: bool) -> Result<Vec<L
     let mut lost = Vec::new();
     let mut page = Page { prefix: String::new(), after: None, limit: PAGE };
     loop {
-        let views = ledger.resources(page.clone(), true).await?;
+        let views = ledger.resources(page.clone(), Which::Taken).await?;
         let Some(last) = views.last() else { return Ok(lost) };
         page.after = Some(last.resource.to_string());
         let ended =

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use fence_core::ports::{
     Applied, AuditEntry, AuditFilter, InLine, LedgerError, LinePage, LockRecord, Object,
-    OperationRecord, Page, Rejection, RejectionFilter, ResourceView,
+    OperationRecord, Page, Rejection, RejectionFilter, ResourceView, Which,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use tokio::sync::{Semaphore, oneshot};
@@ -66,14 +66,14 @@ impl Engine {
         missing.await?.map_or(Ok(()), |name| Err(EngineError::NeverLocked(name)))
     }
 
-    /// Resources in byte order; with `held` only those whose lock has not been released.
+    /// Resources in byte order, those of one kind.
     pub async fn resources(
         &self,
         page: Page,
-        held: bool,
+        which: Which,
     ) -> Result<Vec<ResourceView>, EngineError> {
         let ledger = Arc::clone(&self.inner.ledger);
-        self.query(async move { ledger.resources(page, held).await }).await
+        self.query(async move { ledger.resources(page, which).await }).await
     }
 
     /// Objects of a resource in byte order, without their bytes.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fence_core::ports::{Page, ResourceView};
+use fence_core::ports::{Page, ResourceView, Which};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -67,7 +67,7 @@ async fn read(engine: &Engine, prefixes: &[String]) -> Views {
     let mut found = Views::new();
     for prefix in prefixes {
         let page = Page { prefix: prefix.clone(), after: None, limit: EXPORTED_MAX };
-        match engine.resources(page, false).await {
+        match engine.resources(page, Which::All).await {
             Ok(views) => {
                 found.extend(views.into_iter().map(|view| (view.resource.to_string(), view)));
             }

@@ -7,12 +7,12 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use fence_core::ports::{Grant, WRITERS_MAX};
+use fence_core::ports::{Grant, WRITERS_MAX, Which};
 use fence_core::wire::{self, LOCK_RESOURCES_MAX, OWNER_BYTES_MAX, RENEW_IDS_MAX, WAIT_MAX};
 use fence_core::{ErrorCode, LockId, PrincipalName, ResourceName, Token, Ttl, WriterName};
 use fencegate_access::{Action, LockTerms, Quota};
 use futures::{StreamExt, stream};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::s3_keys::access_granted;
 use super::views;
@@ -357,30 +357,54 @@ async fn may_be_handed(
     Ok(())
 }
 
+/// The parameters of a list of locks.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct Locks {
+    /// Only names that begin with this.
+    #[serde(default)]
+    #[param(value_type = fence_core::schema::Prefix, required = false)]
+    prefix: String,
+    /// Also resources that are held no longer and that nobody took over: those of locks that have expired, whose holders
+    /// may come back and write, and of broken ones.
+    #[serde(default)]
+    #[param(required = false)]
+    also_ended: bool,
+    /// At most this many items.
+    #[param(minimum = 1, maximum = 1000, default = 100)]
+    limit: Option<i64>,
+    /// `next_cursor` of the page before.
+    #[param(value_type = Option<fence_core::schema::NameCursor>)]
+    cursor: Option<String>,
+}
+
 /// List held locks
 ///
-/// In byte order of their resources, without ids and tokens. Expired locks that nobody took over
-/// are listed too: their holders may still write.
+/// Each resource whose lock keeps others out, in byte order, without ids and tokens: held (`leased`), to be broken soon
+/// (`breaking`), or `draining`.
 #[utoipa::path(
-    get, path = "/locks", operation_id = "listLocks", tag = "locks", params(List),
+    get, path = "/locks", operation_id = "listLocks", tag = "locks", params(Locks),
     responses((status = 200, description = "A page.", body = wire::ResourceList), ListProblems)
 )]
 pub async fn list(
     asks: Asks,
-    Query(query): Query<List>,
+    Query(query): Query<Locks>,
     Asker(engine): Asker,
 ) -> Result<Json<wire::ResourceList>, Problem> {
-    asks.may(Want::All(Action::List, query.prefix.clone())).await?;
-    resource_list(&engine, &query, true).await.map(Json)
+    let Locks { prefix, also_ended, limit, cursor } = query;
+    asks.may(Want::All(Action::List, prefix.clone())).await?;
+    let which = if also_ended { Which::Taken } else { Which::Held };
+    resource_list(&engine, &List { prefix, limit, cursor }, which).await.map(Json)
 }
 
 pub(super) async fn resource_list(
     engine: &Engine,
     query: &List,
-    held: bool,
+    which: Which,
 ) -> Result<wire::ResourceList, Problem> {
     let page = query.page()?;
-    let mut views = engine.resources(page.clone(), held).await?;
+    let mut views = engine.resources(page.clone(), which).await?;
     let next_cursor = cursor_after(&mut views, &page, |view| view.resource.as_str());
     Ok(wire::ResourceList { items: views.into_iter().map(views::resource).collect(), next_cursor })
 }

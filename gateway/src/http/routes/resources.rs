@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use fence_core::ports::ResourceView;
+use fence_core::ports::{ResourceView, Which};
 use fence_core::wire::{self, REASON_BYTES_MAX};
 use fence_core::{ErrorCode, ResourceName, Ttl};
 use fencegate_access::Action;
@@ -33,7 +33,7 @@ pub async fn list(
     Asker(engine): Asker,
 ) -> Result<Json<wire::ResourceList>, Problem> {
     asks.may(Want::All(Action::List, query.prefix.clone())).await?;
-    locks::resource_list(&engine, &query, false).await.map(Json)
+    locks::resource_list(&engine, &query, Which::All).await.map(Json)
 }
 
 /// The parameters of a look.

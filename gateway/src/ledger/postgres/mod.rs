@@ -38,7 +38,7 @@ use fence_core::ports::{
     Milestone, Object, OperationRecord, Page, Pass, Passed, Patience, Place, ReadItem, ReadVerdict,
     Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict,
     ResourceView, Retention, SealItem, SealVerdict, Settled, Standing, Start, Totals,
-    VersionsFilter, WriteItem, WriteVerdict,
+    VersionsFilter, Which, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, PrincipalName, ResourceName};
 use uuid::Uuid;
@@ -240,8 +240,8 @@ impl Ledger for PgLedger {
         reads::views(&self.sessions, names).await
     }
 
-    async fn resources(&self, page: Page, held: bool) -> Result<Vec<ResourceView>, LedgerError> {
-        reads::resources(&self.sessions, &page, held).await
+    async fn resources(&self, page: Page, which: Which) -> Result<Vec<ResourceView>, LedgerError> {
+        reads::resources(&self.sessions, &page, which).await
     }
 
     async fn totals(&self) -> Result<Totals, LedgerError> {

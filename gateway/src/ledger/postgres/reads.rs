@@ -6,7 +6,7 @@ use bytes::Bytes;
 use fence_core::etag::EntityTag;
 use fence_core::ports::{
     Applied, BlobId, BreakDue, Credential, Grant, KeySpace, LedgerError, LockRecord, Object,
-    OperationRecord, Page, Payload, ReadItem, ReadVerdict, Rejection, ResourceView,
+    OperationRecord, Page, Payload, ReadItem, ReadVerdict, Rejection, ResourceView, Which,
 };
 use fence_core::{
     LockEnd, LockId, LockState, Metadata, OperationId, ResourceName, Supersession, Token, Ttl,
@@ -254,17 +254,17 @@ pub(super) fn state(word: &str) -> Result<LockState, LedgerError> {
 pub(super) async fn resources(
     sessions: &Sessions,
     page: &Page,
-    held: bool,
+    which: Which,
 ) -> Result<Vec<ResourceView>, LedgerError> {
     // The names of the page first, from an index alone: the view says of each row what time it is, so no limit
     // reaches into it.
     macro_rules! page_of {
-        ($which:literal) => {
+        ($($which:tt)+) => {
             concat!(
                 "SELECT v.* FROM (
                      SELECT f.resource FROM fencegate.fences f
                      WHERE f.resource >= $1 AND f.resource < $2 AND f.resource IS DISTINCT FROM $3 AND ",
-                $which,
+                $($which)+,
                 concat!("    ORDER BY f.resource LIMIT $4) p
                  CROSS JOIN LATERAL (
                      SELECT * FROM ", acts!(), ".views v WHERE v.resource = p.resource LIMIT 1) v
@@ -273,9 +273,15 @@ pub(super) async fn resources(
         };
     }
     let (from, end) = span(page);
-    let page_of = match held {
-        true => page_of!("f.hold <> 'released' AND f.hold <> 'none'"),
-        false => page_of!("f.hold <> 'none'"),
+    let page_of = match which {
+        Which::All => page_of!("f.hold <> 'none'"),
+        Which::Taken => page_of!("f.hold <> 'released' AND f.hold <> 'none'"),
+        Which::Held => page_of!(concat!(
+            "f.hold <> 'released' AND f.hold <> 'none' AND ",
+            acts!(),
+            ".keeps_out(f.hold, f.token, f.deadline, (SELECT g.floor FROM fencegate.seal_guard g),
+                        statement_timestamp())"
+        )),
     };
     let query = sqlx::query_as::<_, ViewRow>(page_of)
         .bind(from)

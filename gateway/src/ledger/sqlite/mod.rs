@@ -44,7 +44,7 @@ use fence_core::ports::{
     MarkItem, MarkVerdict, Milestone, Object, OperationRecord, Page, Pass, Passed, Patience, Place,
     ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict,
     RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict, Settled, Standing,
-    Totals, VersionsFilter, WriteItem, WriteVerdict,
+    Totals, VersionsFilter, Which, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, PrincipalName, ResourceName};
 use uuid::Uuid;
@@ -233,8 +233,8 @@ impl Ledger for SqliteLedger {
         self.read_views(names).await
     }
 
-    async fn resources(&self, page: Page, held: bool) -> Result<Vec<ResourceView>, LedgerError> {
-        self.list_resources(&page, held).await
+    async fn resources(&self, page: Page, which: Which) -> Result<Vec<ResourceView>, LedgerError> {
+        self.list_resources(&page, which).await
     }
 
     async fn totals(&self) -> Result<Totals, LedgerError> {

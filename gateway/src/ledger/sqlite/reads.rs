@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use fence_core::acts::{Now, Rows};
 use fence_core::ports::{
     Applied, Epoch, LedgerError, LockRecord, Object, OperationRecord, Page, ReadItem, ReadVerdict,
-    ResourceView,
+    ResourceView, Which,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use sqlx::{FromRow as _, SqliteConnection};
@@ -141,22 +141,27 @@ impl SqliteLedger {
     pub(super) async fn list_resources(
         &self,
         page: &Page,
-        held: bool,
+        which: Which,
     ) -> Result<Vec<ResourceView>, LedgerError> {
         let now = self.now();
         let guard = self.with_reader(async |reader| load::guard(reader).await).await?;
         let mut reader = self.reader().await?;
-        let page_of = match held {
-            true => {
-                "SELECT * FROM fences
-                 WHERE resource >= ?1 AND resource < ?2 AND resource IS NOT ?3 AND hold <> 'released'
-                 ORDER BY resource LIMIT ?4"
-            }
-            false => {
-                "SELECT * FROM fences
-                 WHERE resource >= ?1 AND resource < ?2 AND resource IS NOT ?3
-                 ORDER BY resource LIMIT ?4"
-            }
+        macro_rules! page_of {
+            ($which:literal) => {
+                concat!(
+                    "SELECT * FROM fences
+                     WHERE resource >= ?1 AND resource < ?2 AND resource IS NOT ?3 AND ",
+                    $which,
+                    " AND ?5 >= 0 AND ?6 >= 0 ORDER BY resource LIMIT ?4"
+                )
+            };
+        }
+        let page_of = match which {
+            Which::All => page_of!("true"),
+            Which::Taken => page_of!("hold <> 'released'"),
+            Which::Held => page_of!(
+                "hold <> 'released' AND hold IN ('held', 'draining') AND deadline_ms > ?5 AND token > ?6"
+            ),
         };
         let (from, end) = span(page);
         let rows: Result<Vec<FenceColumns>, _> = sqlx::query_as(page_of)
@@ -164,6 +169,8 @@ impl SqliteLedger {
             .bind(end)
             .bind(&page.after)
             .bind(page.limit)
+            .bind(now.elapsed_ms)
+            .bind(guard.floor)
             .fetch_all(&mut *reader)
             .await;
         let view = |row: FenceColumns| {

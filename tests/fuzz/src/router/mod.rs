@@ -13,7 +13,9 @@ use axum::Router;
 use axum::http::{HeaderMap, StatusCode};
 use bytes::Bytes;
 use fence_core::memory::{MemoryBlobs, MemoryLedger, MemoryMint};
-use fence_core::ports::{BlobTimes, Page, ResourceView, Retention, Rulebook as _, RulesChange};
+use fence_core::ports::{
+    BlobTimes, Page, ResourceView, Retention, Rulebook as _, RulesChange, Which,
+};
 use fencegate::engine::{Engine, Settings};
 use fencegate::http::identify::Issuers;
 use fencegate::http::proxy::Upstreams;
@@ -182,7 +184,7 @@ impl World {
 
     async fn views(&self) -> Views {
         let page = Page { prefix: String::new(), after: None, limit: 1000 };
-        let views = self.clock.drive(LONG, self.engine.resources(page, false)).await.unwrap();
+        let views = self.clock.drive(LONG, self.engine.resources(page, Which::All)).await.unwrap();
         views.unwrap().into_iter().map(|view| (view.resource.to_string(), view)).collect()
     }
 }

@@ -18,7 +18,7 @@ use fence_core::ports::{
     ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, Resolution, Resolved, ResourceView,
     Retention, Rulebook, RulesChange, RulesChanged, RulesInForce, SealItem, SealVerdict, Settled,
     Standing, Start, Stock, Tidied, Totals, TreeGrowth, TreeHead, TreeTile, UploadItem,
-    UploadVerdict, Uploads, VersionsFilter, WriteItem, WriteVerdict,
+    UploadVerdict, Uploads, VersionsFilter, Which, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, PrincipalName, ResourceName};
 use uuid::Uuid;
@@ -223,8 +223,8 @@ impl Ledger for SimulatedLedger {
         self.look_up(move |memory| now(memory.resource(&name))).await
     }
 
-    async fn resources(&self, page: Page, held: bool) -> Answer<ResourceView> {
-        self.look_up(move |memory| now(memory.resources(page, held))).await
+    async fn resources(&self, page: Page, which: Which) -> Answer<ResourceView> {
+        self.look_up(move |memory| now(memory.resources(page, which))).await
     }
 
     async fn totals(&self) -> Result<Totals, LedgerError> {

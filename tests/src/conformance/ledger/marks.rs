@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fence_core::Refusal;
 use fence_core::ports::{
     By, Grant, Ledger, Mark, MarkItem, MarkVerdict, Patience, ReleaseVerdict, RenewVerdict,
-    ResourceView, SealItem, SealKind, SealVerdict, WriteItem,
+    ResourceView, SealItem, SealKind, SealVerdict, Which, WriteItem,
 };
 
 use super::build::*;
@@ -45,7 +45,7 @@ async fn view(ledger: &dyn Ledger, resource: &str) -> ResourceView {
 async fn marks(ledger: &dyn Ledger, resource: &str) -> (Option<String>, Option<String>) {
     let one = view(ledger, resource).await;
     let page = fence_core::ports::Page { limit: 100, ..Default::default() };
-    let all = ledger.resources(page, false).await.expect("read");
+    let all = ledger.resources(page, Which::All).await.expect("read");
     let listed = all.iter().find(|view| view.resource == one.resource).expect("listed");
     assert_eq!((&one.frozen, &one.protected), (&listed.frozen, &listed.protected));
     (one.frozen, one.protected)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fence_core::ports::{
     Grant, Ledger, LockRecord, Page, Payload, ReadItem, Rejection, RejectionFilter, ResourceView,
-    SealItem, SealKind, WriteItem,
+    SealItem, SealKind, Which, WriteItem,
 };
 use fence_core::{LockEnd, LockState, Refusal, Supersession, Token, Ttl};
 
@@ -15,8 +15,8 @@ fn page(prefix: &str, after: Option<&str>, limit: i64) -> Page {
     Page { prefix: prefix.into(), after: after.map(Into::into), limit }
 }
 
-async fn resources(ledger: &dyn Ledger, page: Page, held: bool) -> Vec<String> {
-    let views = ledger.resources(page, held).await.expect("read");
+async fn resources(ledger: &dyn Ledger, page: Page, which: Which) -> Vec<String> {
+    let views = ledger.resources(page, which).await.expect("read");
     views.iter().map(|view| view.resource.to_string()).collect()
 }
 
@@ -218,7 +218,8 @@ pub async fn the_face_of_a_resource_changes_with_what_is_news(ledger: &dyn Ledge
 pub async fn a_resource_says_how_long_its_lock_lasts(ledger: &dyn Ledger) {
     let view = async |resource: &str| {
         let view = ledger.resource(&name(resource)).await.expect("read").expect("locked");
-        let listed = only(ledger.resources(page(resource, None, 9), false).await.expect("read"));
+        let listed =
+            only(ledger.resources(page(resource, None, 9), Which::All).await.expect("read"));
         assert_eq!(
             (listed.ttl, listed.breaks_in_ms.is_some()),
             (view.ttl, view.breaks_in_ms.is_some())
@@ -259,34 +260,40 @@ pub async fn resources_are_listed_in_byte_order(ledger: &dyn Ledger) {
     }
     let mut sorted = names.map(String::from);
     sorted.sort_unstable();
-    assert_eq!(resources(ledger, page("", None, 100), false).await, sorted);
-    assert_eq!(resources(ledger, page("", None, 3), false).await, sorted[..3]);
-    assert_eq!(resources(ledger, page("", Some(&sorted[2]), 3), false).await, sorted[3..6]);
-    assert_eq!(resources(ledger, page("a:", None, 9), false).await, ["a:1", "a:10", "a:2"]);
-    assert_eq!(resources(ledger, page("a:", Some("a:1"), 1), false).await, ["a:10"]);
-    assert_eq!(resources(ledger, page("a", Some("a:5"), 9), false).await, ["ab"]);
-    assert_eq!(resources(ledger, page("b#", None, 9), false).await, ["b#"]);
-    assert_eq!(resources(ledger, page("none", None, 9), false).await, [""; 0]);
-    assert_eq!(resources(ledger, page("a", Some("b"), 9), false).await, [""; 0]);
+    assert_eq!(resources(ledger, page("", None, 100), Which::All).await, sorted);
+    assert_eq!(resources(ledger, page("", None, 3), Which::All).await, sorted[..3]);
+    assert_eq!(resources(ledger, page("", Some(&sorted[2]), 3), Which::All).await, sorted[3..6]);
+    assert_eq!(resources(ledger, page("a:", None, 9), Which::All).await, ["a:1", "a:10", "a:2"]);
+    assert_eq!(resources(ledger, page("a:", Some("a:1"), 1), Which::All).await, ["a:10"]);
+    assert_eq!(resources(ledger, page("a", Some("a:5"), 9), Which::All).await, ["ab"]);
+    assert_eq!(resources(ledger, page("b#", None, 9), Which::All).await, ["b#"]);
+    assert_eq!(resources(ledger, page("none", None, 9), Which::All).await, [""; 0]);
+    assert_eq!(resources(ledger, page("a", Some("b"), 9), Which::All).await, [""; 0]);
 }
 
-/// With `held` only those whose lock has not been released.
-pub async fn released_resources_may_be_left_out(ledger: &dyn Ledger) {
+/// Of all, of those that were not released, and of those that are held, after a name and up to a limit.
+pub async fn resources_are_listed_by_what_their_locks_do(ledger: &dyn Ledger) {
     held(ledger, "held", 10).await;
     let broken = held(ledger, "broken", 11).await;
     break_one(ledger, &broken, 0).await;
-    let released = held(ledger, "a-released", 12).await;
+    let breaking = held(ledger, "breaking", 12).await;
+    break_one(ledger, &breaking, 60_000).await;
+    let released = held(ledger, "a-released", 13).await;
     release_one(ledger, released.lock).await;
-    expired(ledger, "expired", 13).await;
-    let all = ["a-released", "broken", "expired", "held"];
-    assert_eq!(resources(ledger, page("", None, 9), false).await, all);
-    assert_eq!(resources(ledger, page("", None, 2), true).await, all[1..3]);
+    expired(ledger, "expired", 14).await;
+    let all = ["a-released", "breaking", "broken", "expired", "held"];
+    assert_eq!(resources(ledger, page("", None, 9), Which::All).await, all);
+    assert_eq!(resources(ledger, page("", None, 9), Which::Taken).await, all[1..]);
+    assert_eq!(resources(ledger, page("", None, 2), Which::Taken).await, all[1..3]);
+    assert_eq!(resources(ledger, page("", None, 9), Which::Held).await, ["breaking", "held"]);
+    assert_eq!(resources(ledger, page("", None, 1), Which::Held).await, ["breaking"]);
+    assert_eq!(resources(ledger, page("", Some("breaking"), 1), Which::Held).await, ["held"]);
 }
 
 /// What was never sealed is no resource.
 pub async fn a_refused_seal_makes_no_resource(ledger: &dyn Ledger) {
     seal_one(ledger, seal(["r"], 0)).await;
-    assert_eq!(resources(ledger, page("", None, 9), false).await, [""; 0]);
+    assert_eq!(resources(ledger, page("", None, 9), Which::All).await, [""; 0]);
     assert_eq!(holders(ledger, &[name("r")]).await, [None]);
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fence_core::ports::{Ledger, Page, RejectionFilter};
+use fence_core::ports::{Ledger, Page, RejectionFilter, Which};
 
 use super::build::*;
 use crate::conformance::Operator;
@@ -41,16 +41,17 @@ pub async fn a_page_costs_what_it_holds(ledger: &dyn Ledger, operator: &Operator
 /// How long each list takes, together: the shortest of a few times, and no less than can be measured.
 async fn pages(ledger: &dyn Ledger) -> Duration {
     let mut together = Duration::ZERO;
-    for (prefix, after, held) in [
-        ("", None, true),
-        ("", None, false),
-        ("held-1", None, false),
-        ("free-9999", Some("free-99998"), false),
-        ("held-", Some("held-05"), true),
+    for (prefix, after, which) in [
+        ("", None, Which::Held),
+        ("", None, Which::Taken),
+        ("", None, Which::All),
+        ("held-1", None, Which::All),
+        ("free-9999", Some("free-99998"), Which::All),
+        ("held-", Some("held-05"), Which::Held),
     ] {
         let page = Page { prefix: prefix.into(), after: after.map(str::to_owned), limit: 20 };
         together += shortest(async || {
-            ledger.resources(page.clone(), held).await.expect("a page");
+            ledger.resources(page.clone(), which).await.expect("a page");
         })
         .await;
     }

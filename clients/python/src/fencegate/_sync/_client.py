@@ -259,11 +259,16 @@ class Fencegate(Base):
         prefixed = [("prefix", checked_prefix(prefix))]
         return Listing(self._caller(), "resources", Resource, "/resources", prefixed, page_size)
 
-    def locks(self, *, prefix: str | None = None, page_size: int = 1_000) -> Listing[Resource]:
-        """All resources whose locks are held. Locks that have expired and that nobody took over are among them: their
-        holders may still write."""
-        prefixed = [("prefix", checked_prefix(prefix))]
-        return Listing(self._caller(), "locks", Resource, "/locks", prefixed, page_size)
+    def locks(
+        self, *, prefix: str | None = None, also_ended: bool = False, page_size: int = 1_000
+    ) -> Listing[Resource]:
+        """All resources whose locks keep others out: held, to be broken soon, or draining.
+
+        - `also_ended`: also those that are held no longer and that nobody took over: those of locks that have expired,
+          whose holders may come back and write, and of broken ones.
+        """
+        asked = [("prefix", checked_prefix(prefix)), ("also_ended", "true" if also_ended else None)]
+        return Listing(self._caller(), "locks", Resource, "/locks", asked, page_size)
 
     def waiters(self, resource: str, *, page_size: int = 1_000) -> Listing[Waiter]:
         """Who waits in line for the lock on a resource, first come first."""

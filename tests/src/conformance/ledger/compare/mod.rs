@@ -9,7 +9,8 @@ use fence_core::ports::{
     Applied, AuditEntry, AuditFilter, BlobId, BlobTimes, BreakVerdict, By, CommitVerdict,
     ForwardRecord, Grant, Holder, IntentEnd, IntentFilter, IntentVerdict, Ledger, LockRecord,
     MarkVerdict, OperationRecord, Page, Patience, ReadItem, ReleaseItem, ReleaseVerdict,
-    RenewVerdict, Resolution, SealVerdict, Tidied, UploadVerdict, VersionsFilter, WriteVerdict,
+    RenewVerdict, Resolution, SealVerdict, Tidied, UploadVerdict, VersionsFilter, Which,
+    WriteVerdict,
 };
 use fence_core::{LockId, OperationId, Refusal};
 
@@ -302,10 +303,10 @@ pub async fn everything(
     beat(ledger).await;
     let mut seen = s3::all_of_s3(ledger, uploads).await;
     let all = Page { limit: 100, ..Page::default() };
-    for held in [false, true] {
-        for view in ledger.resources(all.clone(), held).await.expect("read") {
+    for which in [Which::All, Which::Taken, Which::Held] {
+        for view in ledger.resources(all.clone(), which).await.expect("read") {
             seen.push(format!(
-                "{held} {} {:?} {} v{} {} objects waiting {} {} {} {} {:?} {:?}",
+                "{which:?} {} {:?} {} v{} {} objects waiting {} {} {} {} {:?} {:?}",
                 view.resource,
                 view.state,
                 view.owner,
