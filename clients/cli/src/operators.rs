@@ -8,7 +8,8 @@ use fencegate_client::wire::json::Resource;
 
 use crate::app::App;
 use crate::durations;
-use crate::failure::Failure;
+use crate::failure::{Failure, usage};
+use crate::output::state;
 use crate::terminal::confirm;
 
 /// Which lock to break.
@@ -28,8 +29,8 @@ pub struct HowToBreak {
     /// Why: the holder is told it, and the audit keeps it
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Give the holder so long to end by itself; it cannot renew meanwhile. By default for as long as the lock would
-    /// have lasted anyway
+    /// Give the holder at most so long to end by itself; it cannot renew meanwhile. By default the lock ends when it
+    /// would expire anyway; one that does not expire needs this or --now
     #[arg(long, value_name = "DURATION", value_parser = durations::parse, conflicts_with = "now")]
     after: Option<Duration>,
     /// At once
@@ -40,24 +41,32 @@ pub struct HowToBreak {
     pub yes: bool,
 }
 
+/// The longest that a break is put off. No lock that expires lasts longer, and one that expires sooner ends then.
+const WHEN_IT_EXPIRES: Duration = Duration::from_secs(24 * 60 * 60);
+
 impl HowToBreak {
-    /// When the lock of this resource is to end: from now, and in words.
-    pub fn after(&self, resource: &Resource) -> (Duration, String) {
-        let left = resource.expires_in_ms.unwrap_or_default().max(0).unsigned_abs();
-        let after = match (self.now, self.after) {
-            (true, _) => Duration::ZERO,
-            (false, Some(after)) => after,
-            // Without an end of its own, now is as good as later.
-            (false, None) => Duration::from_millis(left),
-        };
-        let when = match after.is_zero() {
-            true => "now".to_owned(),
-            false => format!("in {}", durations::show(after)),
-        };
-        (after, when)
+    /// In how long the lock of this resource is to end, and the same in words.
+    ///
+    /// # Errors
+    /// The lock does not expire, and nothing was said.
+    pub fn after(&self, resource: &Resource) -> Result<(Duration, String), Failure> {
+        let within = |after| format!("within {}", durations::show(after));
+        match (self.now, self.after, resource.expires_in_ms) {
+            (true, ..) => Ok((Duration::ZERO, "now".to_owned())),
+            (false, Some(after), _) if after.is_zero() => Ok((after, "now".to_owned())),
+            (false, Some(after), _) => Ok((after, within(after))),
+            (false, None, Some(left_ms)) => {
+                let when = format!("when it expires, in {}", durations::show_ms(left_ms.max(0)));
+                Ok((WHEN_IT_EXPIRES, when))
+            }
+            (false, None, None) => Err(usage(format!(
+                "the lock of {} on {} does not expire: say --now, or --after and how long",
+                resource.owner, resource.resource
+            ))),
+        }
     }
 
-    /// Breaks it.
+    /// Breaks it, and says in words what has come of it.
     ///
     /// # Errors
     /// The gateway refuses.
@@ -66,9 +75,13 @@ impl HowToBreak {
         app: &App,
         resource: &str,
         after: Duration,
-    ) -> Result<Resource, Failure> {
-        let breaking = app.client.break_lock(resource, &self.reason);
-        Ok(if after.is_zero() { breaking.await? } else { breaking.after(after).await? })
+    ) -> Result<(Resource, String), Failure> {
+        let resource = app.client.break_lock(resource, &self.reason).after(after).await?;
+        let word = match resource.breaks_in_ms {
+            Some(due_ms) => format!("will be broken in {}", durations::show_ms(due_ms)),
+            None => format!("is {}", state(&resource)),
+        };
+        Ok((resource, word))
     }
 }
 
@@ -79,11 +92,11 @@ impl BreakLock {
     /// It was never locked, or the gateway refuses.
     pub async fn run(&self, app: &App) -> Result<ExitCode, Failure> {
         let before = app.client.resource(&self.resource).await?;
-        let (after, when) = self.how.after(&before);
+        let (after, when) = self.how.after(&before)?;
         let question = format!("Break the lock of {} on {} {when}?", before.owner, self.resource);
         confirm(&question, self.how.yes)?;
-        let resource = self.how.carry_out(app, &self.resource, after).await?;
-        tell(app, &resource, &format!("broken {when}"))
+        let (resource, word) = self.how.carry_out(app, &self.resource, after).await?;
+        tell(app, &resource, &word)
     }
 }
 
@@ -119,10 +132,10 @@ impl Mark {
     pub async fn run(&self, app: &App, marking: Marking) -> Result<ExitCode, Failure> {
         let (client, name, reason) = (&app.client, &self.resource, &self.reason);
         let (resource, word) = match marking {
-            Marking::Freeze => (client.freeze(name, reason).await?, "frozen"),
-            Marking::Unfreeze => (client.unfreeze(name, reason).await?, "no longer frozen"),
-            Marking::Protect => (client.protect(name, reason).await?, "protected"),
-            Marking::Unprotect => (client.unprotect(name, reason).await?, "no longer protected"),
+            Marking::Freeze => (client.freeze(name, reason).await?, "is frozen"),
+            Marking::Unfreeze => (client.unfreeze(name, reason).await?, "is no longer frozen"),
+            Marking::Protect => (client.protect(name, reason).await?, "is protected"),
+            Marking::Unprotect => (client.unprotect(name, reason).await?, "is no longer protected"),
         };
         tell(app, &resource, word)
     }
@@ -130,6 +143,6 @@ impl Mark {
 
 fn tell(app: &App, resource: &Resource, word: &str) -> Result<ExitCode, Failure> {
     let name = resource.resource.as_str();
-    app.out.one(resource, name, &format!("{name} is {word}"))?;
+    app.out.one(resource, name, &format!("{name} {word}"))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -63,6 +63,13 @@ export function actionsOn(resource, passedMs) {
   return all;
 }
 
+/** The longest that a break is put off: no lock that expires lasts longer, and a lock that expires sooner ends then. */
+const WHEN_IT_EXPIRES = "24h";
+
+/** When a break is due, for `fence`, which takes the lock's own end if nothing is said. @param {string} after */
+export const dueFlag = (after) =>
+  after === "0s" ? "--now " : after === WHEN_IT_EXPIRES ? "" : `--after ${after || "…"} `;
+
 /** @param {any} resource @param {number} passedMs @returns {Action} */
 export function breaking(resource, passedMs) {
   const name = resource.resource;
@@ -71,22 +78,18 @@ export function breaking(resource, passedMs) {
     resource.queue_length > 0
       ? ` ${plural(resource.queue_length, "caller")} ${resource.queue_length === 1 ? "waits" : "wait"} for it.`
       : "";
-  const expires = left !== null && left > 0 ? `when it expires anyway (${duration(left)})` : "when it expires anyway";
+  const expires = /** @type {[string, string][]} */ (
+    left === null ? [] : [[WHEN_IT_EXPIRES, `when it expires anyway${left > 0 ? ` (${duration(left)})` : ""}`]]
+  );
   return {
     title: "Break the lock",
-    what: `Takes ${name} away from ${resource.owner || "its holder"}, who can write nothing to it from then on, and cannot renew until then.${waits}`,
+    what: `Takes ${name} away from ${resource.owner || "its holder"}, who cannot renew until then, and can write nothing to it from then on.${left === null ? " It does not expire: say when it ends." : ""}${waits}`,
     verb: "Break",
     isGrave: true,
-    chooses: [
-      ["", expires],
-      ["0s", "now"],
-      ["30s", "in 30 s"],
-      ["5m", "in 5 min"],
-    ],
+    chooses: [...expires, ["0s", "now"], ["30s", "in 30 s"], ["5m", "in 5 min"]],
     confirm: ({ after }) => (after === "0s" || resource.queue_length > 0 ? name : null),
-    call: ({ reason, after }) => [["resources", name, "break"], after ? { reason, after } : { reason }],
-    command: ({ reason, after }) =>
-      `fence break ${after === "0s" ? "--now " : after ? `--after ${after} ` : ""}--reason ${quoted(reason || "…")} ${quoted(name)}`,
+    call: ({ reason, after }) => [["resources", name, "break"], { reason, after }],
+    command: ({ reason, after }) => `fence break ${dueFlag(after)}--reason ${quoted(reason || "…")} ${quoted(name)}`,
   };
 }
 
@@ -121,10 +124,13 @@ function openDialog(action, onDone, button) {
   render(html`<${ActionDialog} action=${action} onClose=${close} onDone=${done} />`, place);
 }
 
+/** What is chosen in a dialog that was just opened: nothing, where all that can be chosen is at once or soon. @param {Action} action */
+export const preselected = ({ chooses = [] }) => chooses.find(([after]) => after === WHEN_IT_EXPIRES)?.[0] ?? "";
+
 /** @param {{ action: Action, onClose: () => void, onDone: (answer: any) => void }} props */
 function ActionDialog({ action, onClose, onDone }) {
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
-  const [form, setForm] = useState({ reason: "", after: "", typed: "", slot: "", resume: false });
+  const [form, setForm] = useState({ reason: "", after: preselected(action), typed: "", slot: "", resume: false });
   const [error, setError] = useState(/** @type {Error | null} */ (null));
   const [isBusy, setBusy] = useState(false);
   useEffect(() => dialog.current?.showModal(), []);
@@ -132,7 +138,8 @@ function ActionDialog({ action, onClose, onDone }) {
   const set = (name) => (/** @type {any} */ event) => setForm({ ...form, [name]: event.target.value });
   const asks = action.confirm?.(form) ?? null;
   const wrong = action.wrong?.(form) ?? null;
-  const isReady = form.reason.trim() !== "" && (asks === null || form.typed === asks) && !wrong && !isBusy;
+  const isChosen = !action.chooses || form.after !== "";
+  const isReady = form.reason.trim() !== "" && isChosen && (asks === null || form.typed === asks) && !wrong && !isBusy;
   // Once nobody knows whether it was done, it may only be done again as it is.
   const [isUnknown, setUnknown] = useState(false);
   const isFixed = action.act !== undefined && (isBusy || isUnknown);

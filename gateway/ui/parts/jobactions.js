@@ -2,7 +2,7 @@
 import { REASON_CHARS_MAX, ownerOf, requestOf, send, timedId } from "../jobs/inbox.js";
 import { slotNamed } from "../jobs/record.js";
 import { plural, quoted } from "../words.js";
-import { breaking } from "./actions.js";
+import { breaking, dueFlag } from "./actions.js";
 
 /** What is in the field of a slot. @param {string} typed */
 const slotOf = (typed) => slotNamed(typed.trim());
@@ -25,7 +25,7 @@ export function breakingRun(job, resource, run, passedMs) {
     what: `${who} will find its next write refused; “fence job run” ends its process.${waits}`,
     confirm: () => job.text,
     command: ({ reason, after }) =>
-      `fence job break ${after === "0s" ? "--now " : after ? `--after ${after} ` : ""}--reason ${quoted(reason || "…")} ${quoted(job.text)}`,
+      `fence job break ${dueFlag(after)}--reason ${quoted(reason || "…")} ${quoted(job.text)}`,
   };
 }
 

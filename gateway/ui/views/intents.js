@@ -56,7 +56,7 @@ export function Intents(_) {
 }
 
 /** @param {any} intent @returns {import("../parts/actions.js").Action} */
-const resolve = (intent) => ({
+export const resolve = (intent) => ({
   title: "Resolve the intent",
   what: `You take it upon yourself that ${intent.upstream} will not act any more on ${intent.method} ${intent.path}, which ${intent.owner || "somebody"} sent for ${intent.resource}. ${intent.in_flight ? "It is still under way: what it does then is not fenced." : ""}`,
   verb: "Resolve",
@@ -67,7 +67,7 @@ const resolve = (intent) => ({
 });
 
 /** @param {any} doubt @returns {import("../parts/actions.js").Action} */
-const resolveDoubts = (doubt) => ({
+export const resolveDoubts = (doubt) => ({
   title: "Resolve the doubts",
   what: `You take it upon yourself that nothing that was forwarded to ${doubt.upstream} before has an effect any more. Its resources can be locked again.`,
   verb: "Resolve",

@@ -1,15 +1,17 @@
 //! What users and operators look at and do.
 
 use fence_tests::process::eventually;
+use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use super::{call, call_with, fence};
-use crate::setup::{SetUp, look, on_both};
+use crate::setup::{SetUp, look, on_both, random_id};
 
 on_both!(
     a_lock_is_taken_and_ended_by_hand,
     a_lock_is_kept_for_a_process,
     operators_break_freeze_and_protect,
+    a_break_without_a_time_comes_when_the_lock_expires,
     what_becomes_of_writes_is_told,
     changes_of_hands_are_followed,
     the_gateway_says_how_it_is,
@@ -93,6 +95,32 @@ async fn operators_break_freeze_and_protect(setup: SetUp) {
     let shown = call(url, &["show", "r"]).await.with(0).out();
     assert!(shown.contains("it hangs"), "{shown}");
     call(url, &["show", "never-locked"]).await.with(3);
+}
+
+/// Also of a lock that does not expire: then somebody has to say when.
+async fn a_break_without_a_time_comes_when_the_lock_expires(setup: SetUp) {
+    let gateway = setup.start().await;
+    let url = &gateway.url();
+    call(url, &["lock", "-r", "r", "--ttl", "10m", "--owner", "worker-b"]).await.with(0);
+    let words = ["break", "r", "--reason", "not again", "--yes"];
+    let said = call(url, &words).await.with(0).out();
+    assert!(said.starts_with("r will be broken in 9m"), "{said}");
+    let before = look(&gateway.client(), "r").await;
+    assert_eq!(before.state.as_str(), "breaking");
+    assert!(before.breaks_in_ms.is_some_and(|ms| ms > 8 * 60_000), "{before:?}");
+    let body = json!({ "resource": "s", "ttl": "infinite", "owner": "robot", "id": random_id() });
+    for status in [201, 200] {
+        let answer = gateway.client().lock(&body).send().await;
+        assert_eq!(answer.status, status, "{answer:?}");
+    }
+    let words = ["break", "s", "--reason", "not again", "--yes"];
+    let said = call(url, &words).await.with(2);
+    assert!(said.err().contains("does not expire: say --now, or --after"), "{said:?}");
+    assert_eq!(look(&gateway.client(), "s").await.state.as_str(), "leased");
+    let said = call(url, &[&words[..], &["--after", "5m"]].concat()).await.with(0).out();
+    assert!(said.starts_with("s will be broken in "), "{said}");
+    let said = call(url, &[&words[..], &["--now"]].concat()).await.with(0).out();
+    assert_eq!(said, "s is broken\n");
 }
 
 async fn what_becomes_of_writes_is_told(setup: SetUp) {

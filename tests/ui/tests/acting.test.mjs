@@ -37,6 +37,20 @@ test("a break needs a reason, counts down, and is on the record", async (t) => {
   assert.equal(audit.body.items[0].reason, "worker-a hangs");
 });
 
+test("a break as it is preselected leaves the lock until it expires", async (t) => {
+  const callers = await dev(t);
+  const lock = await callers.lock("worker-a", "invoices:9", "10m");
+  const page = await open(t, callers, "resource?name=invoices:9");
+  await page.getByRole("button", { name: "Break" }).click();
+  const dialog = page.getByRole("dialog");
+  assert.equal(await dialog.getByLabel("when it expires anyway").isChecked(), true);
+  await dialog.getByLabel(/^Reason/).fill("not again");
+  await dialog.getByRole("button", { name: "Break" }).click();
+  await dialog.waitFor({ state: "detached" });
+  await page.getByText("breaking: due in 9 min").first().waitFor();
+  assert.equal((await callers.put(lock, "x", "in time")).status, 201);
+});
+
 test("a break at once wants the name typed", async (t) => {
   const callers = await dev(t);
   const lock = await callers.lock("worker-a", "invoices:2", "10m");

@@ -41,7 +41,7 @@ impl BreakRun {
         if !is_held(&resource) {
             return Err(usage(format!("nobody runs {}", self.name)));
         }
-        let (after, when) = self.how.after(&resource);
+        let (after, when) = self.how.after(&resource)?;
         let what = match &run {
             Some(run) => format!("run {} of {}", run.stem(), run.owner),
             None => format!("the lock of {}", resource.owner),
@@ -52,8 +52,8 @@ impl BreakRun {
             ),
             self.how.yes,
         )?;
-        let resource = self.how.carry_out(app, &name.resource(), after).await?;
-        app.out.one(&resource, &self.name, &format!("{what}: broken {when}"))?;
+        let (resource, word) = self.how.carry_out(app, &name.resource(), after).await?;
+        app.out.one(&resource, &self.name, &format!("{what} {word}"))?;
         Ok(ExitCode::SUCCESS)
     }
 }
