@@ -29,6 +29,7 @@ const REJECTIONS: &[Column<RejectionEntry>] = &[
     column("RESOURCE", |it| it.resource.clone()),
     column("REASON", |it| it.reason.clone()),
     column("OWNER", |it| or_dash(it.owner.clone())),
+    column("WHY", |it| or_dash(ErrorCode::parse(&it.reason).map(ErrorCode::title))),
     column("LATE", |it| or_dash(it.superseded_ms.map(durations::show_ms))),
     column("TIMES", |it| it.times.to_string()),
     wide("KEY", |it| or_dash(it.key.clone())),

@@ -186,6 +186,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::path::{Path, PathBuf};
 
+    use fence_core::Refusal;
     use fencegate_access::Action;
 
     use super::*;
@@ -249,6 +250,34 @@ mod tests {
         let known = schema["components"]["schemas"]["AuditAction"]["enum"].as_array().unwrap();
         for action in known {
             assert!(audit.contains(&action.to_string()), "{action}");
+        }
+    }
+
+    /// Each reason has a sentence of its own, and each code is a reason once.
+    #[test]
+    fn it_knows_all_refusals() {
+        let text = String::from_utf8(SENT["parts/lateness.js"].bytes.to_vec()).unwrap();
+        let stale = Refusal::Stale { by: None, at: None, grants_behind: None, owner: None };
+        let all = [
+            stale,
+            Refusal::Void,
+            Refusal::Unknown,
+            Refusal::Foreign,
+            Refusal::Released,
+            Refusal::Broken,
+            Refusal::LockIdMismatch,
+            Refusal::Frozen,
+            Refusal::Draining,
+            Refusal::Protected,
+            Refusal::TooManyObjects,
+            Refusal::SequenceOutOfOrder,
+            Refusal::VersionMismatch,
+        ];
+        let known = text.lines().filter(|line| line.trim_start().starts_with('"')).count();
+        assert_eq!(known, all.len());
+        for refusal in all {
+            let reason = refusal.reason();
+            assert_eq!(text.matches(&format!("\"{reason}\": [")).count(), 1, "{reason}");
         }
     }
 

@@ -2,10 +2,30 @@
 import { duration } from "../words.js";
 import { html } from "./common.js";
 
+/** What a refused write was, by its reason; and whether it came from somebody who did not have the lock, or out of order. */
+const KINDS = /** @type {Record<string, [words: string, isFenced: boolean]>} */ ({
+  "fence-token-stale": ["wrote after somebody else had got the lock", true],
+  "fence-token-released": ["wrote after the lock was given back", true],
+  "fence-token-broken": ["wrote after an operator had broken the lock", true],
+  "fence-token-void": ["wrote under a token from before the ledger was re-fenced", true],
+  "fence-token-unknown": ["wrote under a token that was never granted on this resource", true],
+  "fence-token-foreign": ["wrote under a token that was granted to another principal", true],
+  "lock-id-mismatch": ["wrote under a token with the id of another lock", true],
+  "sequence-out-of-order": ["had sent a later write before this one", true],
+  "version-mismatch": ["expected another version: it was changed meanwhile, and is to be read again", false],
+  "resource-frozen": ["wrote while an operator had frozen the resource: the lock is not lost", false],
+  "resource-draining": ["wrote before the lock was in force: requests of the holder before were under way", false],
+  "resource-protected": ["tried to delete the resource, which an operator protects", false],
+  "too-many-objects": ["tried to delete more objects at once than one call removes", false],
+});
+
+/** Whether a refused write could have damaged something. @param {{ reason: string }} rejection */
+export const isFenced = ({ reason }) => KINDS[reason]?.[1] ?? false;
+
 /** @param {any} rejection */
-export function latenessInWords({ owner, grants_behind, superseded_ms }) {
+export function latenessInWords({ reason, owner, grants_behind, superseded_ms }) {
   const who = owner || "Somebody";
-  if (superseded_ms == null) return `${who} wrote under a token that is no good here.`;
+  if (superseded_ms == null) return `${who} ${KINDS[reason]?.[0] ?? `was refused: ${reason}`}.`;
   const behind = grants_behind == null ? "" : `, ${grants_behind === 1 ? "1 grant" : `${grants_behind} grants`} behind`;
   return `${who} wrote ${duration(superseded_ms)} late${behind}.`;
 }

@@ -2,7 +2,7 @@
 import { at, get } from "../api.js";
 import { useLive } from "../live.js";
 import { plural } from "../words.js";
-import { Lateness } from "../parts/lateness.js";
+import { Lateness, isFenced } from "../parts/lateness.js";
 import {
   Choice,
   Filter,
@@ -34,7 +34,7 @@ export function Rejections({ params }) {
     go("rejections", { resource, reason, group, ...change });
   return html`<main id="view" tabindex="-1">
     <h1>Rejections</h1>
-    <p>Writes that were refused because their lock had ended or had passed on. Each of them could have damaged something.</p>
+    <p>Writes that were refused, and why. What is <em>fenced off</em> could have damaged something: it came late, or from somebody who did not have the lock. The others are told to their writers, who still have it.</p>
     <form class="filters" onSubmit=${(/** @type {any} */ event) => event.preventDefault()}>
       <${Filter} label="Resource" value=${resource} onInput=${(/** @type {string} */ resource) => filter({ resource })} />
       <${Choice} label="Group by" value=${group} options=${[
@@ -73,6 +73,7 @@ function Refused({ data, resource, group }) {
           </li>`,
       )}
     </ul>
+    <p class="sum">${counted(data.items.filter(isFenced), () => "")[0]?.[1] ?? 0} fenced off</p>
     ${data.next_cursor && html`<p class="small">Of the newest ${data.items.length}.</p>`}
     ${
       group
@@ -85,7 +86,7 @@ function Refused({ data, resource, group }) {
         : html`${turn}<${Table}
               caption="Refused writes, newest first"
               id=${(/** @type {any} */ one) => one.request_id + one.at}
-              heads=${["When", "Resource", "Key", "Owner", "Why", "How late", "Request"]}
+              heads=${["When", "Resource", "Key", "Owner", "Code", "What happened", "Request"]}
               rows=${shown}
               cells=${(/** @type {any} */ one) => [
                 html`<${Time} at=${one.at} />`,
@@ -94,7 +95,7 @@ function Refused({ data, resource, group }) {
                 html`<span class="name">${one.owner || "–"}</span
                   >${(one.owner ?? "").startsWith(DRILL) && html` <span class="state idle">drill</span>`}`,
                 html`<a href=${`../docs/errors/${one.reason}`}><code>${one.reason}</code></a
-                  >${one.times > 1 && ` × ${one.times}`}`,
+                  >${one.times > 1 && ` × ${one.times}`}${isFenced(one) && html` <span class="state bad">fenced off</span>`}`,
                 html`<${Lateness} rejection=${one} />`,
                 html`<code class="small">${one.request_id}</code>`,
               ]}

@@ -111,7 +111,7 @@ export function Status(_) {
             </dl>`
         }
         <h2>Does the fence hold?</h2>
-        <${Command} label="Try it on a resource of its own" text=${`fencegate drill --url ${location.origin}`} />
+        <${Command} label="Try it on a resource of its own" text=${`fencegate drill ${location.origin}`} />
         ${
           data.settings &&
           html`<h2>Settings</h2>

@@ -131,6 +131,57 @@ test("a late write is shown with how late it was", async (t) => {
   await row(page, "worker-a").getByText("1 write").first().waitFor();
 });
 
+test("a refused write is told by its kind, and called harmful only where it is", async (t) => {
+  const callers = await dev(t);
+  const lock = await callers.lock("worker-a", "r", "10m");
+  const put = (headers) =>
+    callers.call("PUT", "/resources/r/objects/x", "1", {
+      "x-fence-token": lock.token,
+      "x-lock-id": lock.id,
+      ...headers,
+    });
+  assert.equal((await put({})).status, 201);
+  const codes = [];
+  const refused = async (answer, code) => codes.push((assert.equal((await answer).body.code, code), code));
+  await refused(put({ "if-none-match": "*" }), "version-mismatch");
+  await callers.post("/resources/r/protect", { reason: "books" });
+  await refused(
+    callers.call("DELETE", "/resources/r", undefined, { "x-fence-token": lock.token }),
+    "resource-protected",
+  );
+  await callers.post("/resources/r/freeze", { reason: "books" });
+  await refused(put({}), "resource-frozen");
+  await callers.post("/resources/r/unfreeze", { reason: "books" });
+  await refused(put({ "x-lock-id": "0190a1b2-0000-7000-8000-000000000000" }), "lock-id-mismatch");
+  await refused(put({ "x-fence-token": "1234567890123" }), "fence-token-unknown");
+  await callers.call("DELETE", `/locks/${lock.id}`);
+  await refused(put({}), "fence-token-released");
+  const told = async () => (await callers.call("GET", "/rejections")).body.items;
+  await eventually("all are on record", async () => (await told()).length === codes.length);
+  const page = await open(t, callers, "rejections");
+  const sentences = {
+    "version-mismatch": "expected another version",
+    "resource-protected": "tried to delete the resource, which an operator protects",
+    "resource-frozen": "wrote while an operator had frozen the resource",
+    "lock-id-mismatch": "wrote under a token with the id of another lock",
+    "fence-token-unknown": "wrote under a token that was never granted on this resource",
+    "fence-token-released": "wrote after the lock was given back",
+  };
+  const fenced = ["lock-id-mismatch", "fence-token-unknown", "fence-token-released"];
+  for (const code of codes) {
+    await row(page, code).getByText(sentences[code]).waitFor();
+    assert.equal(await row(page, code).getByText("fenced off").count(), fenced.includes(code) ? 1 : 0, code);
+  }
+  await page.getByText("3 fenced off").waitFor();
+  const { stdout } = await promisify(execFile)(fence, ["rejections", "--url", callers.url]);
+  for (const title of [
+    "The version is not the expected one",
+    "The resource is frozen",
+    "The lock of this fence token was released",
+  ])
+    assert.ok(stdout.includes(title), stdout);
+});
+
 test("what is written is shown as it is written", async (t) => {
   const callers = await dev(t);
   const page = await open(t, callers, "events");
