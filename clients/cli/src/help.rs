@@ -75,7 +75,7 @@ done are stored at once, under that lock, so that a run that has lost it changes
 Exit status:
   the command's own; if it died of a signal, `fence` dies of the same
   0    also if the slot was done before (--done-exit-code), which is said with --verbose alone
-  75   somebody else has the lock (--conflict-exit-code)
+  75   somebody else has the lock, or it is frozen: said unless with --quiet (--conflict-exit-code)
   121  the lock was lost while the command ran, also if the command ended with 0 (--lost-exit-code)
   124  the command ran for longer than --max-runtime
   125  `fence` itself failed, or nobody knows whether the end of the run was recorded

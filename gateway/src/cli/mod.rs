@@ -373,11 +373,8 @@ fn carry(cli: Cli) -> Result<(), Failure> {
                 Ok(())
             })?;
             print(&scrubbed.told)?;
-            if !scrubbed.whole {
-                return Err(anyhow::anyhow!(
-                    "the ledger points at blobs that are missing or damaged"
-                )
-                .into());
+            if let Some(wrong) = scrubbed.wrong {
+                return Err(anyhow::anyhow!(wrong).into());
             }
         }
         Command::CheckConfig(flags) => {

@@ -33,8 +33,8 @@ const NOTHING_DELETED: &str =
 pub struct Scrubbed {
     /// The report, for people.
     pub told: String,
-    /// Whether readers get everything that the ledger points at, and no older token was ever let through.
-    pub whole: bool,
+    /// What is wrong, if something is: blobs are missing or damaged, or writes are not in order.
+    pub wrong: Option<&'static str>,
 }
 
 /// Compares what the settings name; with `fix`, deletes orphans; with `deep`, reads every blob.
@@ -81,7 +81,7 @@ pub async fn scrub(config: &Config, fix: bool, deep: bool) -> anyhow::Result<Scr
         Standing::Ours => {}
         Standing::Unbound => {
             let told = "this ledger has no blobs yet; there is nothing to compare\n";
-            return Ok(Scrubbed { told: fallen(&falls)? + told, whole: falls.is_empty() });
+            return Ok(Scrubbed { told: fallen(&falls)? + told, wrong: wrong(&falls, true) });
         }
         Standing::Other | Standing::Foreign => {
             bail!("the blobs of this ledger are in another store than {url}; nothing was compared")
@@ -124,8 +124,20 @@ pub async fn scrub(config: &Config, fix: bool, deep: bool) -> anyhow::Result<Scr
             None => error.context("cannot compare the ledger with the store"),
         }
     })?;
-    let whole = falls.is_empty() && report.is_whole();
-    Ok(Scrubbed { whole, told: fallen(&falls)? + &told(&report, fix, deep)? })
+    let wrong = wrong(&falls, report.is_whole());
+    Ok(Scrubbed { wrong, told: fallen(&falls)? + &told(&report, fix, deep)? })
+}
+
+/// What is wrong, in words.
+fn wrong<T>(falls: &[T], is_whole: bool) -> Option<&'static str> {
+    match (falls.is_empty(), is_whole) {
+        (true, true) => None,
+        (true, false) => Some("the ledger points at blobs that are missing or damaged"),
+        (false, true) => Some("the ledger has writes out of order"),
+        (false, false) => Some(
+            "the ledger has writes out of order, and points at blobs that are missing or damaged",
+        ),
+    }
 }
 
 /// Refuses a ledger that is older than its mint, or the other way round: `serve` would, too.

@@ -69,7 +69,7 @@ pub struct Ttl(Duration);
 
 /// A ttl is missing its unit or outside its bounds.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a ttl is a duration such as 500ms, 30s or 5m, from 1s to 24h, or infinite")]
+#[error("a ttl is a duration from 1s to 24h, such as 30s or 5m, or infinite")]
 pub struct TtlError;
 
 impl Ttl {

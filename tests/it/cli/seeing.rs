@@ -78,6 +78,8 @@ async fn operators_break_freeze_and_protect(setup: SetUp) {
     assert_eq!(call(url, &words).await.with(0).json()["state"], "broken");
     call(url, &["freeze", "r", "--reason", "books are closed"]).await.with(0);
     call_with(url, &["put", "r", "k", "--lock"], b"x").await.with(4);
+    let said = call(url, &["run", "-n", "-r", "r", "--", "true"]).await.with(75);
+    assert!(said.err().contains("an operator has frozen r: books are closed"), "{said:?}");
     call(url, &["unfreeze", "r", "--reason", "open again"]).await.with(0);
     call_with(url, &["put", "r", "k", "--lock"], b"x").await.with(0);
     call(url, &["protect", "r", "--reason", "to be kept"]).await.with(0);
@@ -157,6 +159,15 @@ async fn changes_of_hands_are_followed(setup: SetUp) {
     let mut child = fence(url, &["leader", "r", "-f"]).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert_eq!(lines.next_line().await.unwrap().unwrap(), "one");
+    // Its lock changes twice, and it leads all the time.
+    let mut watched = fence(url, &["watch", "r", "-o", "jsonl"]).spawn().unwrap();
+    let mut states = BufReader::new(watched.stdout.take().unwrap()).lines();
+    let told = async |states: &mut tokio::io::Lines<_>, word: &str| {
+        while !states.next_line().await.unwrap().unwrap().contains(word) {}
+    };
+    told(&mut states, "leased").await;
+    call(url, &["break", "r", "--reason", "later", "--yes"]).await.with(0);
+    told(&mut states, "breaking").await;
     call(url, &["unlock", lock["id"].as_str().unwrap()]).await.with(0);
     assert_eq!(lines.next_line().await.unwrap().unwrap(), "(nobody)");
     call(url, &["leader", "r"]).await.with(3);

@@ -119,8 +119,10 @@ async fn writes_that_no_act_has_made_are_found() {
                 WHERE resource = 'job:2' AND version = 3";
     postgres.execute(&database, fall).await;
     for fix in [&["scrub"][..], &["scrub", "--fix"]] {
-        let (code, told, _) = gateway.run(fix).await;
+        let (code, told, log) = gateway.run(fix).await;
         assert_eq!(code, Some(1), "{told}");
+        tells(&log, &["the ledger has writes out of order"]);
+        assert!(!log.contains("blobs"), "{log}");
         let lines = [
             "writes under an older token than the write before them: 1",
             "  job:2, version 3",

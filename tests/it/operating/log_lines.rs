@@ -152,3 +152,12 @@ async fn a_reader_of_the_log_that_stands_still_costs_lines_and_nothing_else() {
         assert!(gateway.wait_for_exit().await.success(), "{setup:?}");
     }
 }
+
+/// A start says whether somebody is asked who he is.
+#[tokio::test]
+async fn a_start_says_whether_rules_of_access_are_in_force() {
+    let gateway = SetUp::Embedded.start().await;
+    gateway.client().get("/locks").send().await.expect(200);
+    gateway.logged("no rules of access are in force").await;
+    assert!(!gateway.log().contains("generation=0"), "{}", gateway.log());
+}

@@ -99,6 +99,9 @@ impl Runner<'_> {
                 mark = self.job.look(&due) => mark?,
             };
             if let Some(mark) = mark {
+                if self.options.dry_run {
+                    told_on_stdout(&format!("would run nothing: {}", self.done_by(&mark)))?;
+                }
                 end = self.done(&mark);
                 continue;
             }
@@ -130,8 +133,14 @@ impl Runner<'_> {
         let lock = match waiting::acquire(&self.session.client, lock, &resource, signals).await {
             Waited::Lock(lock) => lock,
             Waited::NotHad(busy) => {
-                let holder = busy.holder.as_deref().unwrap_or("somebody else");
-                self.tell(&format!("job {} is run by {holder}", self.options.name));
+                let why = self.session.why_not(&resource, &busy).await;
+                let text = format!("job {} does not run now: {why}", self.options.name);
+                // Whoever wants another code than 0 wants to hear why.
+                match self.options.conflict_exit_code {
+                    0 => self.tell(&text),
+                    _ if self.is_quiet => {}
+                    _ => say(&text),
+                }
                 if let Some(report) = &self.options.report {
                     std::fs::write(report, NOT_HAD)
                         .context("cannot say that the lock was not had")?;
@@ -304,14 +313,21 @@ impl Runner<'_> {
 
     /// The slot was done before.
     fn done(&self, mark: &Mark) -> End {
+        if !self.options.dry_run {
+            self.tell(&self.done_by(mark));
+        }
+        End::Code(self.options.done_exit_code)
+    }
+
+    /// Which run has a slot behind it, in words.
+    fn done_by(&self, mark: &Mark) -> String {
         let run = mark.object.trim_start_matches("runs/").trim_end_matches(".json");
         let what = match mark.status.as_str() {
             "succeeded" => "has done it already",
             "skipped" => "was too late, and was skipped",
             _ => "has claimed it, whatever became of that",
         };
-        self.tell(&format!("job {}: run {run} {what}", self.options.name));
-        End::Code(self.options.done_exit_code)
+        format!("job {}: run {run} {what}", self.options.name)
     }
 
     /// What would be done.

@@ -163,8 +163,14 @@ impl LeaderOf {
     /// Nobody leads, or the gateway refuses.
     pub async fn run(&self, app: &App) -> Result<ExitCode, Failure> {
         let mut leaders = app.client.observe(&self.name);
+        let mut told = None;
         while let Some(leader) = leaders.next().await {
             let leader = leader?.filter(|leader| leader.leads());
+            // What its lock is doing changes, too, while it leads.
+            let who = leader.as_ref().map(|leader| (leader.owner.clone(), leader.since));
+            if told.replace(who.clone()) == Some(who) {
+                continue;
+            }
             match &leader {
                 Some(leader) => {
                     let document = json!({"name": self.name, "owner": leader.owner});

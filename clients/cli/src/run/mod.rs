@@ -24,8 +24,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
+use fencegate_client::wire::Word;
 use fencegate_client::{
-    Client, Error, Event, Lock, LockBuilder, LossReason, OnUncertain as Uncertain, Wait,
+    Busy, Client, Error, Event, Lock, LockBuilder, LossReason, OnUncertain as Uncertain, Wait,
 };
 use rustix::process::{Pid, Signal};
 use tokio::process::Command;
@@ -240,11 +241,7 @@ impl<'a> Session<'a> {
         let lock = match waiting::acquire(&self.client, self.lock(), names, signals).await {
             Waited::Lock(lock) => lock,
             Waited::NotHad(busy) => {
-                let has = match &busy.holder {
-                    Some(holder) => format!("{holder} has {}", names.join(" ")),
-                    None => self.holder().await,
-                };
-                say(&format!("the lock was not had: {has}"));
+                say(&format!("the lock was not had: {}", self.why_not(names, &busy).await));
                 return Ok(Turn::Over(End::Code(self.options.conflict_exit_code)));
             }
             Waited::Signal(signal) => return Ok(Turn::Over(End::Signal(signal.as_raw()))),
@@ -268,16 +265,21 @@ impl<'a> Session<'a> {
         Ok(if outcome.is_interrupted { Turn::Over(end) } else { Turn::Next(end) })
     }
 
-    /// Who has one of the resources, in words.
-    pub async fn holder(&self) -> String {
-        for name in &self.options.resources {
-            let found = self.client.resource(name).await.ok();
-            if let Some(it) = found.filter(|it| ["leased", "expired"].contains(&it.state.as_str()))
-            {
+    /// Why a lock on these resources was not had, in words.
+    pub async fn why_not(&self, names: &[String], busy: &Busy) -> String {
+        if let Some(holder) = &busy.holder {
+            return format!("{holder} has {}", names.join(" "));
+        }
+        for name in names {
+            let Ok(it) = self.client.resource(name).await else { continue };
+            if let Some(reason) = it.frozen {
+                return format!("an operator has frozen {name}: {reason}");
+            }
+            if matches!(&it.state, Word::Known(state) if state.is_held()) {
                 return format!("{} has {name}", it.owner);
             }
         }
-        format!("somebody else has {}", self.options.resources.join(" "))
+        format!("somebody else had {}", names.join(" "))
     }
 
     /// Runs the command under its lock, and tells it this too.

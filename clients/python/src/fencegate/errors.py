@@ -45,7 +45,7 @@ class FenceError(Exception):
         self.attempts = attempts
         self.retry_after = retry_after
         self.operator_reason = operator_reason
-        self.key: str | None = None
+        self.idempotency_key: str | None = None
         self.number: int | None = None
 
     def __str__(self) -> str:

@@ -317,7 +317,7 @@ def test_an_unknown_outcome_is_found_out(
                 lock.put("a", "1", timeout="1s")
         finally:
             fencegate_gateway.resume()
-        assert unknown.value.key is not None and unknown.value.number == 1
+        assert unknown.value.idempotency_key is not None and unknown.value.number == 1
         settled = unknown.value.resolve(HANGS_S)
         # What the gateway had not begun when the caller hung up may never begin.
         found = client.get(fencegate_resource, "a")

@@ -61,7 +61,7 @@ export abstract class FenceError extends Error implements ErrorDetails {
   readonly attempts: number;
   readonly retryAfterMs: number | undefined;
   readonly operatorReason: string | undefined;
-  /** The key of the write that failed, and its number, if it is one. */
+  /** The idempotency key of the write that failed, and its number, if it is one. */
   write?: { readonly key: string; readonly number: number | undefined };
 
   constructor(details: string | ErrorDetails, before = "") {

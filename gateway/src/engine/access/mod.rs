@@ -337,6 +337,7 @@ impl Access {
             reloads("unavailable");
             EngineError::AccessUnavailable
         })?;
+        let has_rules = stored.text.is_some();
         let in_force = InForce::read(stored, self.inner.principals.clone())
             .inspect_err(|_| reloads("unreadable"))?;
         let in_force = Arc::new(in_force);
@@ -346,7 +347,13 @@ impl Access {
         {
             in_force.callers.lock().clone_from(&former.callers.lock());
         }
-        tracing::info!(generation = in_force.generation, "rules of access are in force");
+        let generation = in_force.generation;
+        match has_rules {
+            true => tracing::info!(generation, "rules of access are in force"),
+            false => tracing::info!(
+                "no rules of access are in force: whoever reaches the gateway may do everything"
+            ),
+        }
         *self.inner.in_force.write() = Some(Arc::clone(&in_force));
         ::metrics::gauge!(super::metrics::ACCESS_GENERATION).set(in_force.generation as f64);
         self.inner.moved.send_replace(in_force.generation);

@@ -26,9 +26,15 @@ async fn a_second_run_is_skipped_or_waits() {
     let gateway = Dev::start().await;
     let url = gateway.url();
     let child = begun(url, &[], "echo begun; exec sleep 1000").await;
-    let other = ["-v", "job", "run", "j", "--slot", "20261123T020000Z", "--", "true"];
+    let other = ["job", "run", "j", "--slot", "20261123T020000Z", "--", "true"];
     let skipped = call(url, &other).await.with(75);
-    assert!(skipped.err().contains("job j is run by"), "{skipped:?}");
+    assert!(skipped.err().contains("job j does not run now: "), "{skipped:?}");
+    assert!(skipped.err().contains(" has job:j"), "{skipped:?}");
+    for more in [["-q", "75"], ["-v", "0"]] {
+        let words = [&more[..1], &other[..5], &["--conflict-exit-code", more[1], "--", "true"]];
+        let said = call(url, &words.concat()).await.with(more[1].parse().unwrap());
+        assert_eq!(said.err().is_empty(), more[0] == "-q", "{said:?}");
+    }
     let words =
         ["job", "run", "j", "--slot", "20261123T020000Z", "--on-overlap", "wait", "--", "true"];
     let waits = fence(url, &words).spawn().unwrap();

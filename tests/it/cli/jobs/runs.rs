@@ -32,6 +32,12 @@ async fn a_slot_is_done_once() {
     let told =
         call(url, &["-v", "job", "run", "nightly", "--every", "1d", "--", "true"]).await.with(0);
     assert!(told.err().contains("has done it already"), "{told:?}");
+    let dry = call(url, &["job", "run", "nightly", "--every", "1d", "--dry-run", "--", "true"]);
+    let told = dry.await.with(0).out();
+    assert!(
+        told.starts_with("would run nothing: ") && told.contains("has done it already"),
+        "{told}"
+    );
     let code = ["job", "run", "nightly", "--every", "1d", "--done-exit-code", "9", "--", "true"];
     call(url, &code).await.with(9);
     assert_eq!(runs_of(&gateway, "nightly").await.len(), 1);

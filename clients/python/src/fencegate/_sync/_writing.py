@@ -155,7 +155,7 @@ class Writing:
                 effect = found
             return effect, Receipt(prepared.key, self._number, self._ids.attempts)
         except errors.FenceError as failure:
-            failure.key, failure.number = prepared.key, self._number
+            failure.idempotency_key, failure.number = prepared.key, self._number
             error = failure
             raise
         finally:
