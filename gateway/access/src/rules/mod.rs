@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 pub use check::RULES_BYTES_MAX;
 pub use file::{Algorithm, Issuer};
@@ -158,6 +158,9 @@ struct PrincipalEntry {
     postgres_roles: Vec<String>,
 }
 
+/// Before that a key should have a successor.
+const LAPSES_SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
+
 /// Rules, checked.
 #[derive(Debug)]
 pub struct Rules {
@@ -187,6 +190,25 @@ impl Rules {
             RulesError::Unreadable(format!("line {}: {}", line + 1, error.message()))
         };
         check::checked(toml::from_str(text).map_err(unreadable)?)
+    }
+
+    /// When each key lapses, in words, the soonest first: one a line. What lapses within two weeks says so; what is revoked
+    /// is left out.
+    pub fn lapses(&self, now: Timestamp) -> Vec<String> {
+        let counts = |id: &str| !self.revoked.contains(&format!("key:{id}"));
+        let mut keys: Vec<_> = self.keys.iter().filter(|(id, _)| counts(id)).collect();
+        keys.sort_by_key(|(_, key)| key.expires);
+        let line = |(id, key): &(String, KeyEntry)| {
+            let left = key.expires.duration_since(now);
+            let when = match left.as_secs() {
+                ..=0 => "has lapsed",
+                left if left <= LAPSES_SOON.as_secs() => "lapses soon",
+                _ => "lapses",
+            };
+            let owner = &self.principals[key.principal].name;
+            format!("key {id} of {owner} {when}: {}, {} days", key.expires, left.as_secs() / 86_400)
+        };
+        keys.into_iter().map(line).collect()
     }
 
     /// Whether rules may be put in force now: no principal has more live keys than a rotation needs. Rules that are in

@@ -130,6 +130,30 @@ fn what_is_shown_makes_one_principal() {
 }
 
 #[test]
+fn each_key_tells_when_it_lapses() {
+    let key = |id: &str, expires: &str| {
+        format!("{{ id = \"{id}\", sha256 = \"{}\", expires = {expires} }}", "ab".repeat(32))
+    };
+    let keys = [
+        key("aaaaaaaaaa", "2026-09-01T00:00:00Z"),
+        key("bbbbbbbbbb", "2026-06-15T00:00:00Z"),
+        key("cccccccccc", "2026-05-31T00:00:00Z"),
+        key("dddddddddd", "2026-06-02T00:00:00Z"),
+    ];
+    let rules = rules(&format!(
+        "revoked = [\"key:dddddddddd\"]\n[[roles]]\nname = \"r\"\nallow = [\"read\"]\nresources = [\"*\"]\n\
+         [[principals]]\nname = \"me\"\nroles = [\"r\"]\nkeys = [{}]\n",
+        keys.join(", ")
+    ));
+    let told = [
+        "key cccccccccc of me has lapsed: 2026-05-31T00:00:00Z, -1 days",
+        "key bbbbbbbbbb of me lapses soon: 2026-06-15T00:00:00Z, 14 days",
+        "key aaaaaaaaaa of me lapses: 2026-09-01T00:00:00Z, 92 days",
+    ];
+    assert_eq!(rules.lapses(now()), told);
+}
+
+#[test]
 fn what_is_revoked_or_has_ended_is_nobodys() {
     let rules = rules(EXAMPLE);
     let why = |identity: &Identity, at: &str| {

@@ -13,7 +13,7 @@ use clap::Subcommand;
 use fence_core::shown::escaped;
 use fence_core::{PrincipalName, wire};
 use fencegate_access::Action;
-use fencegate_access::rules::RULES_BYTES_MAX;
+use fencegate_access::rules::{RULES_BYTES_MAX, Rules};
 use similar::TextDiff;
 
 use super::{Failure, block_on, print, print_seen, start};
@@ -178,7 +178,12 @@ pub(super) fn access(command: Access) -> Result<(), Failure> {
             let place = Place::of(at, start(&flags)?)?;
             let rules = block_on(place.rules())?;
             Ok(print(&match rules.rules {
-                Some(text) => format!("# generation {}\n{text}", rules.generation),
+                Some(text) => {
+                    let known = Rules::parse(&text).context("the rules cannot be read")?;
+                    let lapses = known.lapses(jiff::Timestamp::now());
+                    let lapses: String = lapses.iter().map(|key| format!("# {key}\n")).collect();
+                    format!("# generation {}\n{lapses}{text}", rules.generation)
+                }
                 None => {
                     "# no rules are in force: whoever reaches a gateway may do all\n".to_owned()
                 }
