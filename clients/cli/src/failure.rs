@@ -61,7 +61,7 @@ impl Failure {
         }
     }
 
-    /// The exit code: the class of the error (`fence help exit-status`).
+    /// The exit code: the class of the error (`fence --help` lists them).
     pub fn code(&self) -> u8 {
         match self {
             Self::Here(_) => 1,

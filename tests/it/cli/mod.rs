@@ -17,6 +17,7 @@ mod killed;
 mod losing;
 mod many_runs;
 mod orphans;
+mod pasted;
 mod reaching;
 mod recipes;
 mod running;
