@@ -185,6 +185,7 @@ pub fn default_blobs(gateway: &Gateway) -> std::path::PathBuf {
 /// Blobs of such a gateway, each a file.
 pub fn blob_files(gateway: &Gateway) -> Vec<std::path::PathBuf> {
     let folders = std::fs::read_dir(default_blobs(gateway).join("blobs")).into_iter().flatten();
-    let files = folders.flat_map(|folder| std::fs::read_dir(folder.unwrap().path()).unwrap());
-    files.map(|file| file.unwrap().path()).collect()
+    let folders = folders.map(|folder| folder.expect("a folder").path());
+    let files = folders.flat_map(|folder| std::fs::read_dir(folder).expect("a folder"));
+    files.map(|file| file.expect("a file").path()).collect()
 }

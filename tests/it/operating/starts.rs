@@ -1,4 +1,5 @@
 //! Starts while something is away: what the gateway can do without, and what it waits for.
+#![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
 
 use std::sync::Arc;
 

@@ -180,7 +180,7 @@ pub(super) fn access(command: Access) -> Result<(), Failure> {
             Ok(print(&match rules.rules {
                 Some(text) => {
                     let known = Rules::parse(&text).context("the rules cannot be read")?;
-                    let lapses = known.lapses(jiff::Timestamp::now());
+                    let lapses = known.lapses(crate::wiring::now());
                     let lapses: String = lapses.iter().map(|key| format!("# {key}\n")).collect();
                     format!("# generation {}\n{lapses}{text}", rules.generation)
                 }

@@ -33,15 +33,12 @@ fn no_seed_breaks_the_promise() {
     }
 }
 
-/// Seeds that found something once: 989, a token of a grant that was let go before an older one, refused as one that was never
-/// granted.
+/// A token of a grant that was let go before an older one was refused in it as one that was never granted.
 #[test]
-fn seeds_that_failed_once_pass() {
-    for seed in [989] {
-        let tally = seeds(seed..seed + 1, None, 1, 1, |_| {});
-        let failures: Vec<String> = tally.failures.iter().map(ToString::to_string).collect();
-        assert!(failures.is_empty(), "{}", failures.concat());
-    }
+fn a_seed_that_failed_once_passes() {
+    let tally = seeds(989..990, None, 1, 1, |_| {});
+    let failures: Vec<String> = tally.failures.iter().map(ToString::to_string).collect();
+    assert!(failures.is_empty(), "{}", failures.concat());
 }
 
 #[test]
