@@ -48,6 +48,8 @@ export interface Resource {
   readonly owner: string;
   readonly principal?: string | null;
   readonly acquired_at: string;
+  /** When it was released or broken, as `state` says. */
+  readonly ended_at?: string | null;
   readonly age_ms: number;
   readonly renewed_ms_ago: number;
   readonly ttl_ms: number | null;
@@ -231,6 +233,9 @@ export interface AuditEntry {
   readonly resource?: string | null;
   readonly owner?: string | null;
   readonly previous_owner?: string | null;
+  /** How the grant before it on the resource ended. */
+  readonly previous_end?: Word<"released" | "broken" | "transferred" | "fenced" | "lapsed" | "void"> | null;
+  readonly previous_ended_at?: string | null;
   readonly principal?: string | null;
   readonly credential?: string | null;
   readonly peer?: string | null;

@@ -17,9 +17,9 @@ pub use fencegate_wire::json as wire;
 #[cfg(feature = "openapi")]
 pub use fencegate_wire::schema;
 pub use fencegate_wire::{
-    EntityTag, ErrorCode, LockEnd, LockId, LockState, MaxHold, Metadata, NameError, ObjectKey,
-    OperationId, PrincipalName, ResourceName, Supersession, Token, TokenError, Ttl, Word,
-    WriterName,
+    EntityTag, ErrorCode, GrantEnd, LockEnd, LockId, LockState, MaxHold, Metadata, NameError,
+    ObjectKey, OperationId, PrincipalName, ResourceName, Supersession, Token, TokenError, Ttl,
+    Word, WriterName,
 };
 pub use fencegate_wire::{
     code, each_code, etag, lock, metadata, names, principal, shown, token, trace,

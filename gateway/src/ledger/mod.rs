@@ -10,7 +10,9 @@ pub mod sqlite;
 use std::sync::LazyLock;
 
 use fence_core::ports::{AuditAction, Did, LedgerError, Page, after_all};
-use fence_core::{LockEnd, Metadata, ObjectKey, PrincipalName, ResourceName, Token, WriterName};
+use fence_core::{
+    GrantEnd, LockEnd, Metadata, ObjectKey, PrincipalName, ResourceName, Token, WriterName,
+};
 use jiff::Timestamp;
 
 use LedgerError::Defect;
@@ -59,6 +61,11 @@ fn metadata(text: &str) -> Result<Metadata, LedgerError> {
 /// How a lock ended, read back.
 fn end(word: &str) -> Result<LockEnd, LedgerError> {
     LockEnd::parse(word).ok_or_else(|| Defect(format!("{word} is stored as the end of a lock")))
+}
+
+/// How a grant ended, read back.
+fn grant_end(word: &str) -> Result<GrantEnd, LedgerError> {
+    GrantEnd::parse(word).ok_or_else(|| Defect(format!("{word} is stored as the end of a grant")))
 }
 
 /// A principal's name read back.

@@ -7,7 +7,7 @@ use fence_core::ports::{
 use fence_core::{LockId, OperationId, PrincipalName};
 use uuid::Uuid;
 
-use super::{audit_action, object_key, principal, resource_name, time, token};
+use super::{audit_action, grant_end, object_key, principal, resource_name, time, token};
 
 row! {
     /// An entry of the audit, its time in microseconds since 1970.
@@ -18,6 +18,8 @@ row! {
         resource: Option<String>,
         owner: Option<String>,
         previous_owner: Option<String>,
+        previous_end: Option<String>,
+        previous_ended_us: Option<i64>,
         token: Option<i64>,
         reason: Option<String>,
         request_id: Option<String>,
@@ -53,6 +55,8 @@ impl AuditRow {
             resource: self.resource.map(resource_name).transpose()?,
             owner: self.owner,
             previous_owner: self.previous_owner,
+            previous_end: self.previous_end.as_deref().map(grant_end).transpose()?,
+            previous_ended_at: self.previous_ended_us.map(time),
             token: self.token.map(token).transpose()?,
             reason: self.reason,
             request_id: self.request_id,

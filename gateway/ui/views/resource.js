@@ -150,7 +150,6 @@ function History({ audit, versions, resource }) {
       ${entries.map((/** @type {any} */ entry, /** @type {number} */ number) => {
         const later = entries.slice(0, number).reverse();
         const next = later.find(isGrant);
-        const broken = later.find((/** @type {any} */ other) => other.action === "broken");
         const count = isGrant(entry)
           ? written.filter(
               (/** @type {any} */ one) => one.committed_at >= entry.at && (!next || one.committed_at < next.at),
@@ -161,7 +160,7 @@ function History({ audit, versions, resource }) {
           ${isGrant(entry) && html` to <span class="name">${entry.owner || "–"}</span>`}
           ${!isGrant(entry) && entry.principal && html` by <span class="name">${entry.principal}</span>`}
           ${entry.reason && html`: <span class="text">${entry.reason}</span>`}
-          ${isGrant(entry) && html`<span class="small"> · ${ended(entry, next, broken, resource)}${count > 0 && ` · ${plural(count, "write")}`}</span>`}
+          ${isGrant(entry) && html`<span class="small">${[ended(entry, next, resource), count > 0 && plural(count, "write")].filter(Boolean).map((text) => ` · ${text}`)}</span>`}
         </li>`;
       })}
     </ol>
@@ -169,23 +168,30 @@ function History({ audit, versions, resource }) {
   </section>`;
 }
 
-/** How a grant ended, as far as the audit tells. @param {any} grant @param {any} next @param {any} broken @param {any} resource */
-function ended(grant, next, broken, resource) {
-  if (broken && (!next || broken.at < next.at))
-    return `broken after ${duration(Date.parse(broken.at) - Date.parse(grant.at))}`;
-  if (next) {
-    const after = duration(Date.parse(next.at) - Date.parse(grant.at));
-    return next.previous_owner != null
-      ? `taken over by ${next.owner || "somebody"} after ${after}`
-      : `over when ${next.owner || "somebody"} got it ${after} later`;
-  }
+/** How a grant ended: the next one says it, or the resource. @param {any} grant @param {any} next @param {any} resource */
+function ended(grant, next, resource) {
+  const isOver = resource.state === "released" || resource.state === "broken";
+  if (!next && !isOver)
+    return (
+      {
+        leased: "holds it",
+        breaking: "is being broken",
+        draining: "waits for the requests of the one before",
+        expired: "has expired, and may come back",
+      }[/** @type {string} */ (resource.state)] ?? resource.state
+    );
+  const end = next ? next.previous_end : resource.state;
+  const at = next ? next.previous_ended_at : resource.ended_at;
+  const after = at == null ? "" : ` after ${duration(Date.parse(at) - Date.parse(grant.at))}`;
+  const taker = next?.owner || "somebody";
+  if (end == null) return "";
   return (
     {
-      leased: "holds it",
-      breaking: "is being broken",
-      draining: "waits for the requests of the one before",
-      expired: "has expired, and may come back",
-    }[/** @type {string} */ (resource.state)] ?? resource.state
+      lapsed: `lapsed, taken over by ${taker}${after}`,
+      transferred: `handed over to ${taker}${after}`,
+      fenced: `fenced off by ${taker}${after}`,
+      void: "void since a re-fence",
+    }[/** @type {string} */ (end)] ?? `${end}${after}`
   );
 }
 

@@ -19,7 +19,7 @@ mod word;
 pub use audit::AuditAction;
 pub use code::ErrorCode;
 pub use etag::EntityTag;
-pub use lock::{LockEnd, LockId, LockState, MaxHold, OperationId, Supersession, Ttl};
+pub use lock::{GrantEnd, LockEnd, LockId, LockState, MaxHold, OperationId, Supersession, Ttl};
 pub use metadata::Metadata;
 pub use names::{NameError, ObjectKey, ResourceName};
 pub use principal::{PrincipalName, PrincipalNameError, WriterName};

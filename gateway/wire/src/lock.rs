@@ -336,6 +336,47 @@ impl LockEnd {
     }
 }
 
+/// How a grant ended on a resource. The act that ends it says so: a lock past its deadline may still come back until the next
+/// is granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum GrantEnd {
+    /// Its holder gave the lock back.
+    Released,
+    /// An operator broke the lock.
+    Broken,
+    /// Its holder handed the lock to a successor.
+    Transferred,
+    /// A fence without a lock was set over it by force, within its time.
+    Fenced,
+    /// Its time was over when the next was granted, and it had not come back.
+    Lapsed,
+    /// The ledger was re-fenced.
+    Void,
+}
+
+impl GrantEnd {
+    /// The word in JSON and in the ledgers.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Released => "released",
+            Self::Broken => "broken",
+            Self::Transferred => "transferred",
+            Self::Fenced => "fenced",
+            Self::Lapsed => "lapsed",
+            Self::Void => "void",
+        }
+    }
+
+    /// Reads the word back.
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Released, Self::Broken, Self::Transferred, Self::Fenced, Self::Lapsed, Self::Void]
+            .into_iter()
+            .find(|end| end.as_str() == word)
+    }
+}
+
 /// What put a newer token in a token's place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -374,4 +415,4 @@ macro_rules! text {
         }
     )+};
 }
-text!(LockState LockEnd Supersession);
+text!(LockState LockEnd GrantEnd Supersession);

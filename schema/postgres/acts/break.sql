@@ -48,7 +48,7 @@ BEGIN
                                         p_reason[i], p_request_id[i], p_asked[i]);
             END IF;
             UPDATE fencegate.fences f
-            SET break_due = due, hold = acts.hold_at(f.hold, due, t)
+            SET break_due = due, hold = acts.hold_at(f.hold, due, t), ended_at = CASE WHEN due <= t THEN t END
             WHERE f.resource = fence.resource;
             IF due <= t THEN
                 UPDATE fencegate.locks l SET ended = 'broken', ended_at = acts.stamp(t)

@@ -259,7 +259,7 @@ BEGIN
     SELECT p_now, 'broken', f.resource, f.owner, f.token FROM fencegate.fences f
     WHERE f.resource = ANY (p_names) AND acts.stands(f.hold) AND f.break_due <= p_now
     ORDER BY f.resource;
-    UPDATE fencegate.fences f SET hold = 'broken'
+    UPDATE fencegate.fences f SET hold = 'broken', ended_at = p_now
     WHERE f.resource = ANY (p_names) AND acts.stands(f.hold) AND f.break_due <= p_now;
     UPDATE fencegate.locks l SET ended = 'broken', ended_at = acts.stamp(p_now)
     WHERE l.id = ANY (due) AND l.ended IS NULL;

@@ -77,7 +77,7 @@ BEGIN
     item.token := known.token;
     UPDATE fencegate.locks l SET ended = 'released', ended_at = acts.stamp(p_now) WHERE l.id = known.id AND l.ended IS NULL;
     WITH released AS (
-        UPDATE fencegate.fences f SET hold = 'released', break_due = NULL
+        UPDATE fencegate.fences f SET hold = 'released', break_due = NULL, ended_at = p_now
         WHERE f.resource = ANY (known.resources) AND f.lock_id = known.id AND acts.stands(f.hold)
         RETURNING f.resource)
     SELECT array_agg(r.resource ORDER BY r.resource) INTO item.resources FROM released r;
@@ -139,7 +139,7 @@ BEGIN
         UPDATE fencegate.locks l SET ended = 'released', ended_at = acts.stamp(t)
         WHERE l.id = ANY (ARRAY(SELECT p_lock[i] FROM generate_series(1, cardinality(p_lock)) i
                                 WHERE (items[i]).verdict = 'released'));
-        UPDATE fencegate.fences f SET hold = 'released'
+        UPDATE fencegate.fences f SET hold = 'released', ended_at = t
         WHERE f.resource = ANY (ARRAY(SELECT unnest(d.resources) FROM unnest(items) d));
     END IF;
 

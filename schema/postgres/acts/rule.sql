@@ -130,6 +130,21 @@ RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
        AND p_fence.token > p_floor
 $$;
 
+-- How the lock of a fence ended, once another is sealed there: it was given back or broken; or it stood until then, void,
+-- handed over, past its deadline, or in the way of a fence that was set by force. Nothing else is sealed over a lock that
+-- stands (`obstructed`).
+CREATE FUNCTION acts.ended_how(
+    p_hold text, p_token bigint, p_lock uuid, p_deadline timestamptz, p_predecessor uuid, p_force boolean, p_floor bigint,
+    p_now timestamptz)
+RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN p_hold IN ('released', 'broken') THEN p_hold
+                WHEN p_hold = 'none' THEN NULL
+                WHEN p_token <= p_floor THEN 'void'
+                WHEN p_lock = p_predecessor THEN 'transferred'
+                WHEN p_deadline <= p_now THEN 'lapsed'
+                WHEN p_force THEN 'fenced' END
+$$;
+
 -- Whether history would still have a grant of this token, had there been one.
 CREATE FUNCTION acts.is_kept(p_token bigint, p_gone bigint) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
     SELECT p_token > p_gone

@@ -49,16 +49,19 @@ RETURNS SETOF acts.sealing LANGUAGE sql STABLE AS $$
     ORDER BY r.i
 $$;
 
--- Stores what is sealed: the grants, which end the token before them; the fences, which rise; the locks (I2, I5).
-CREATE FUNCTION acts.store_seals(p_items acts.sealing[], p_now timestamptz) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+-- Stores what is sealed: the grants, which end the token before them, and take along how that ended; the fences, which
+-- rise; the locks (I2, I5). When a void lock ended, only the re-fence tells.
+CREATE FUNCTION acts.store_seals(p_items acts.sealing[], p_floor bigint, p_now timestamptz)
+RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-    INSERT INTO fencegate.grants (token, resource, lock_id, owner, ordinal, leads, how, at, previous_owner, principal,
-                                  writers, asked)
+    INSERT INTO fencegate.grants (token, resource, lock_id, owner, ordinal, leads, how, at, previous_owner, previous_end,
+                                  previous_ended_at, principal, writers, asked)
     SELECT d.token, n.name, d.lock, d.owner, f.grants + 1, n.name = d.names[1], acts.how(d), p_now, f.former,
-           d.principal, d.writers, d.asked
+           f.ended_how, CASE WHEN NOT f.stands THEN f.ended_at WHEN f.ended_how <> 'void' THEN p_now END, d.principal, d.writers, d.asked
     FROM unnest(p_items) d CROSS JOIN unnest(d.names) n (name)
     CROSS JOIN LATERAL (
-        SELECT f.grants, CASE WHEN acts.stands(f.hold) THEN f.owner END AS former
+        SELECT f.grants, f.ended_at, acts.stands(f.hold) AS stands, CASE WHEN acts.stands(f.hold) THEN f.owner END AS former,
+               acts.ended_how(f.hold, f.token, f.lock_id, f.deadline, d.predecessor, d.force, p_floor, p_now) AS ended_how
         FROM fencegate.fences f WHERE f.resource = n.name OFFSET 0) f
     WHERE d.verdict IN ('sealed', 'drains');
     UPDATE fencegate.fences f
@@ -66,6 +69,7 @@ BEGIN
         hold = CASE d.verdict WHEN 'drains' THEN 'draining' ELSE 'held' END,
         live_token = CASE d.verdict WHEN 'drains' THEN f.live_token ELSE d.token END,
         ttl_ms = d.ahead_ms, deadline = d.due, acquired_at = p_now, renewed_at = p_now, break_due = NULL, last_seq = 0,
+        ended_at = NULL,
         grants = f.grants + 1, fence_order = coalesce(d.fence_order, f.fence_order)
     FROM (SELECT d.*, unnest(d.names) AS name FROM unnest(p_items) d WHERE d.verdict IN ('sealed', 'drains') OFFSET 0) d
     -- The second condition keeps the planner from reading all fences for the sake of a few.
@@ -140,7 +144,7 @@ BEGIN
                              p_names, p_principal, p_writers, p_rules, p_asked, p_credential, p_ends_us,
                              guard.access) d;
     IF any_sealed THEN
-        PERFORM acts.store_seals(items, t);
+        PERFORM acts.store_seals(items, guard.floor, t);
     END IF;
 
     -- Step 4.
@@ -154,7 +158,7 @@ BEGIN
         END IF;
         item := acts.sealed_further(items[i], may_drain, guard.floor, t);
         IF item.verdict IN ('sealed', 'drains') THEN
-            PERFORM acts.store_seals(ARRAY[item], t);
+            PERFORM acts.store_seals(ARRAY[item], guard.floor, t);
         END IF;
         items[i] := item;
     END LOOP;

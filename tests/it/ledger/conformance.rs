@@ -421,6 +421,9 @@ on_every_ledger! {
     audit {
         grants_are_audited
         a_grant_of_several_resources_is_audited_on_each
+        how_a_grant_ended_is_recorded
+        a_grant_ends_on_each_of_its_resources
+        a_refence_ends_what_stands
         breaks_are_audited
         the_audit_has_who_asked
         a_break_that_waits_for_the_deadline_is_audited_once

@@ -244,6 +244,8 @@ async fn an_administrator_of_the_database_is_found_out() {
         ("grants", "token", "token + 1"),
         ("grants", "resource", "resource || 'x'"),
         ("grants", "previous_owner", "'eve'"),
+        ("grants", "previous_end", "'void'"),
+        ("grants", "previous_ended_at", "at - interval '1 hour'"),
         ("grants", "how", "'transfer'"),
         ("grants", "lock_id", "gen_random_uuid()"),
         ("grants", "ordinal", "ordinal + 1"),

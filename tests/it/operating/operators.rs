@@ -204,6 +204,7 @@ async fn the_audit_tells_who_held_what_and_what_operators_did(setup: SetUp) {
         .map(|entry| {
             assert_eq!(entry.resource.as_deref(), Some("job:1"));
             let AuditEntry { action, owner, previous_owner, reason, request_id, .. } = entry;
+            assert_eq!(entry.previous_end.is_some(), entry.previous_ended_at.is_some());
             // Who asked from where; what came due by itself nobody asked for.
             let is_asked = action != "broken";
             assert_eq!(entry.peer.as_deref(), is_asked.then_some("127.0.0.1"), "{entry:?}");
@@ -211,18 +212,20 @@ async fn the_audit_tells_who_held_what_and_what_operators_did(setup: SetUp) {
             let named = request_id.as_deref().filter(|id| id.starts_with("to-"));
             assert_eq!(entry.gateway_request_id.is_some(), named.is_some(), "{entry:?}");
             assert_eq!(request_id.is_some(), is_asked, "{entry:?}");
-            (action.as_str(), owner.as_deref(), previous_owner.as_deref(), reason.as_deref(), named)
+            let before =
+                (previous_owner.as_deref(), entry.previous_end.as_ref().map(|end| end.as_str()));
+            (action.as_str(), owner.as_deref(), before, reason.as_deref(), named)
         })
         .collect();
     assert_eq!(
         told,
         [
-            ("grant", Some("ann"), None, None, None),
-            ("grant", Some("bob"), Some("ann"), None, None),
-            ("transfer", Some("carl"), Some("bob"), None, None),
-            ("break", Some("carl"), None, Some("carl hangs"), Some("to-break")),
-            ("broken", Some("carl"), None, None, None),
-            ("freeze", None, None, Some("looking into it"), Some("to-freeze")),
+            ("grant", Some("ann"), (None, None), None, None),
+            ("grant", Some("bob"), (Some("ann"), Some("lapsed")), None, None),
+            ("transfer", Some("carl"), (Some("bob"), Some("transferred")), None, None),
+            ("break", Some("carl"), (None, None), Some("carl hangs"), Some("to-break")),
+            ("broken", Some("carl"), (None, None), None, None),
+            ("freeze", None, (None, None), Some("looking into it"), Some("to-freeze")),
         ]
     );
     assert!(entries.windows(2).all(|pair| pair[0].at <= pair[1].at), "{entries:?}");

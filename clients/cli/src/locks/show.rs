@@ -4,6 +4,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use fencegate_client::Error;
+use fencegate_client::wire::json::{AuditEntry, Resource};
+use fencegate_client::wire::{AuditAction, GrantEnd, LockState};
+use jiff::Timestamp;
 use serde_json::json;
 
 use crate::app::App;
@@ -53,6 +56,9 @@ impl Show {
             line("principal", principal.clone())?;
         }
         line("since", format!("{} ({})", time(resource.acquired_at), ms(resource.age_ms)))?;
+        if let Some(ended_at) = resource.ended_at {
+            line(resource.state.as_str(), time(ended_at))?;
+        }
         line("renewed", format!("{} ago", ms(resource.renewed_ms_ago)))?;
         line("left", or_dash(resource.expires_in_ms.map(ms)))?;
         if let Some(breaks_in_ms) = resource.breaks_in_ms {
@@ -73,10 +79,12 @@ impl Show {
         if let Some(audit) = audit {
             app.out.line("")?;
             app.out.line("last acts")?;
-            for entry in audit {
+            let ends = ends(&audit, &resource);
+            for (entry, end) in audit.into_iter().zip(ends) {
                 let reason = entry.reason.map_or_else(String::new, |reason| format!(": {reason}"));
                 let (at, owner) = (time(entry.at), or_dash(entry.owner));
-                app.out.line(&format!("  {at}  {:10} {owner}{reason}", entry.action))?;
+                let end = end.map_or_else(String::new, |end| format!(", {end}"));
+                app.out.line(&format!("  {at}  {:10} {owner}{end}{reason}", entry.action))?;
             }
         }
         app.out.line("")?;
@@ -89,5 +97,33 @@ impl Show {
             ))?;
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// How the grants among these entries ended, which are newest first: of each the next one says it, of the newest the resource.
+fn ends(entries: &[AuditEntry], resource: &Resource) -> Vec<Option<String>> {
+    let is_over = resource.state == LockState::Released || resource.state == LockState::Broken;
+    let mut end = is_over.then(|| (resource.state.as_str(), resource.ended_at));
+    let mut ends = Vec::new();
+    for entry in entries {
+        let is_grant = AuditAction::parse(&entry.action).is_some_and(AuditAction::is_of_grant);
+        ends.push(end.filter(|_| is_grant).map(|(how, at)| shown(how, at, entry.at)));
+        if is_grant {
+            let how = entry.previous_end.as_ref().map(|how| how.as_str());
+            end = how.map(|how| (how, entry.previous_ended_at));
+        }
+    }
+    ends
+}
+
+fn shown(how: &str, at: Option<Timestamp>, granted_at: Timestamp) -> String {
+    let after = at.map_or_else(String::new, |at| {
+        let held_ms = at.as_millisecond() - granted_at.as_millisecond();
+        format!(" after {}", durations::show_ms(held_ms))
+    });
+    match GrantEnd::parse(how) {
+        Some(GrantEnd::Fenced) => format!("fenced off{after}"),
+        Some(GrantEnd::Lapsed) => format!("lapsed, taken over{after}"),
+        _ => format!("{how}{after}"),
     }
 }

@@ -16,6 +16,7 @@ from ._words import (
     BlobsKind,
     CommitVerb,
     ForwardState,
+    GrantEnd,
     Kind,
     LedgerKind,
     LockEnd,
@@ -119,6 +120,7 @@ class Resource:
     objects: int
     queue_length: int
     state_tag: str
+    ended_at: datetime | None = None
     breaks_in_ms: int | None = None
     principal: str | None = None
     frozen: str | None = None
@@ -274,6 +276,8 @@ class AuditEntry:
     resource: str | None = None
     owner: str | None = None
     previous_owner: str | None = None
+    previous_end: GrantEnd | None = None
+    previous_ended_at: datetime | None = None
     reason: str | None = None
     principal: str | None = None
     credential: str | None = None

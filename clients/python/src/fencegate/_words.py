@@ -89,6 +89,17 @@ class LockState(Word):
     RELEASED = "released"
 
 
+class GrantEnd(Word):
+    """How a grant ended on a resource; ``lapsed``: its time was over when the next was granted."""
+
+    RELEASED = "released"
+    BROKEN = "broken"
+    TRANSFERRED = "transferred"
+    FENCED = "fenced"
+    LAPSED = "lapsed"
+    VOID = "void"
+
+
 class LockEnd(Word):
     """How a lock ended."""
 

@@ -1167,6 +1167,13 @@ export interface components {
             owner?: string | null;
             /** @description The address that it came from, or `unix` for a socket. */
             peer?: string | null;
+            previous_end?: components["schemas"]["GrantEnd"] | null;
+            /**
+             * Format: date-time
+             * @description When it ended; absent if that is not known. One that had lapsed ended when the next was granted: until then it could
+             *     have come back.
+             */
+            previous_ended_at?: string | null;
             /** @description The owner of the lock that a grant put an end to; absent if that had been released or broken. */
             previous_owner?: string | null;
             /** @description The principal that asked for it; absent where no rules of access were in force. */
@@ -1546,6 +1553,12 @@ export interface components {
          * @enum {string}
          */
         ForwardState: "open" | "answered" | "unsent" | "resolved" | "elapsed";
+        /**
+         * @description How a grant ended on a resource. The act that ends it says so: a lock past its deadline may still come back until the next
+         *     is granted.
+         * @enum {string}
+         */
+        GrantEnd: "released" | "broken" | "transferred" | "fenced" | "lapsed" | "void";
         /** @description 1 to 255 visible ASCII characters. */
         IdempotencyKey: string;
         /** @description The `next_cursor` of a page; other texts are refused. */
@@ -2066,7 +2079,7 @@ export interface components {
             acquired_at: string;
             /**
              * Format: int64
-             * @description How long ago that was, in milliseconds.
+             * @description How long ago it was granted, in milliseconds.
              */
             age_ms: number;
             /**
@@ -2074,6 +2087,12 @@ export interface components {
              * @description In how many milliseconds an operator's break comes due; absent while none is under way.
              */
             breaks_in_ms?: number | null;
+            /**
+             * Format: date-time
+             * @description When it was released or broken, as `state` says; absent while it stands, also past its deadline: then it may come
+             *     back.
+             */
+            ended_at?: string | null;
             /**
              * Format: int64
              * @description Time left, in milliseconds; 0 once expired or ended; `null` if it does not expire.

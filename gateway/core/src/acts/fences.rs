@@ -3,10 +3,10 @@
 use jiff::Timestamp;
 
 use super::now::{Now, millis_between};
-use crate::lock::{LockEnd, LockId, LockState, Supersession, Ttl};
+use crate::lock::{GrantEnd, LockEnd, LockId, LockState, Supersession, Ttl};
 use crate::metadata::Metadata;
 use crate::names::ResourceName;
-use crate::ports::{By, Credential, Holder, ResourceView};
+use crate::ports::{By, Credential, Holder, ResourceView, SealKind};
 use crate::principal::{PrincipalName, WriterName};
 use crate::rule::{FenceFacts, Hold, OldGrant};
 use crate::token::Token;
@@ -37,6 +37,8 @@ pub struct FenceRow {
     pub renewed_at: Timestamp,
     /// When an operator's break comes due.
     pub break_due: Option<Timestamp>,
+    /// When it was released or broken; none if it was before that was kept.
+    pub ended_at: Option<Timestamp>,
     /// Why all writers are stopped, if they are.
     pub frozen: Option<String>,
     /// Why the resource must not be deleted, if it must not.
@@ -62,6 +64,27 @@ impl FenceRow {
             Some(due) if self.hold.stands() && due <= now.wall => Hold::Broken,
             _ => self.hold,
         }
+    }
+
+    /// How and when the lock ended, once another is sealed as this kind: it was given back or broken; or it stood until
+    /// then, void, handed over, past its deadline, or in the way of a fence that was set by force. When a void lock ended,
+    /// only the re-fence tells.
+    pub fn end(
+        &self,
+        next: SealKind,
+        floor: i64,
+        now: Now,
+    ) -> (Option<GrantEnd>, Option<Timestamp>) {
+        let standing = match (self.hold, next) {
+            (Hold::Released, _) => return (Some(GrantEnd::Released), self.ended_at),
+            (Hold::Broken, _) => return (Some(GrantEnd::Broken), self.ended_at),
+            _ if self.token.get() <= floor => return (Some(GrantEnd::Void), None),
+            (_, SealKind::Transfer { from }) if from == self.lock => Some(GrantEnd::Transferred),
+            _ if self.deadline_ms <= now.elapsed_ms => Some(GrantEnd::Lapsed),
+            (_, SealKind::Fence { force: true, .. }) => Some(GrantEnd::Fenced),
+            _ => None,
+        };
+        (standing, standing.map(|_| now.wall))
     }
 
     /// Whether the lock keeps others out.
@@ -136,6 +159,7 @@ impl FenceRow {
             lock: self.lock,
             acquired_at: self.acquired_at,
             renewed_at: self.renewed_at,
+            ended_at: self.ended_at,
             age_ms: self.held_ms(now),
             renewed_ms: millis_between(self.renewed_at, now.wall),
             ttl: self.ttl,

@@ -109,6 +109,7 @@ pub fn release(rows: &mut Rows, item: &ReleaseItem, now: Now) -> ReleaseVerdict 
         if fence.lock == id && fence.hold.stands() {
             fence.hold = Hold::Released;
             fence.break_due = None;
+            fence.ended_at = Some(now.wall);
             held_ms = fence.held_ms(now);
             rows.journal.insert(Change::Fence(resource.clone()));
             traces.push(Ended { resource, number });
@@ -170,6 +171,7 @@ pub fn break_lock(rows: &mut Rows, item: &BreakItem, now: Now) -> BreakVerdict {
         let trace =
             Ended { resource: item.resource.clone(), number: fence.token.get() - number_base };
         BreakVerdict::Broken { held_ms: Some(fence.held_ms(now)), ended: Some(trace) }
+        fence.ended_at = Some(now.wall);
     } else {
         BreakVerdict::Breaking { due_ms: super::rows::millis_between(now.wall, due) }
     };

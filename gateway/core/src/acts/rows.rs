@@ -304,6 +304,7 @@ impl Rows {
         let Some(fence) = self.fences.get_mut(resource) else { return };
         if fence.hold.stands() && fence.hold_at(now) == Hold::Broken {
             fence.hold = Hold::Broken;
+            fence.ended_at = Some(now.wall);
             let lock = fence.lock;
             let entry = AuditEntry {
                 owner: Some(fence.owner.clone()),

@@ -352,9 +352,13 @@ fn raise(
         SealKind::Fence { .. } => AuditAction::Fence,
     };
     let ended = before.as_ref().filter(|fence| fence.hold.stands());
+    let end = before.as_ref().map(|fence| fence.end(item.kind, rows.guard.floor, now));
+    let (previous_end, previous_ended_at) = end.unwrap_or_default();
     rows.audit(AuditEntry {
         owner: Some(item.owner.clone()),
         previous_owner: ended.map(|fence| fence.owner.clone()),
+        previous_end,
+        previous_ended_at,
         token: Some(token),
         asked: item.by.asked(),
         grant: Some(GrantEntry {
@@ -401,6 +405,7 @@ fn raise(
         acquired_at: now.wall,
         renewed_at: now.wall,
         break_due: None,
+        ended_at: None,
         frozen: before.as_ref().and_then(|fence| fence.frozen.clone()),
         protected: before.as_ref().and_then(|fence| fence.protected.clone()),
         version: before.as_ref().map_or(0, |fence| fence.version),

@@ -5,7 +5,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::By;
 use super::records::Span;
-use crate::lock::LockId;
+use crate::lock::{GrantEnd, LockId};
 use crate::names::ResourceName;
 use crate::token::Token;
 use crate::wire::REASON_BYTES_MAX;
@@ -90,6 +90,10 @@ pub struct AuditEntry {
     pub owner: Option<String>,
     /// Whose lock a grant put an end to, if that had been neither released nor broken.
     pub previous_owner: Option<String>,
+    /// How the grant before it on the resource ended; none if there was none, or if it is not known.
+    pub previous_end: Option<GrantEnd>,
+    /// When; none if it is not known.
+    pub previous_ended_at: Option<Timestamp>,
     /// The token of the lock. For operators only.
     pub token: Option<Token>,
     /// Why, in the operator's words.
@@ -138,6 +142,8 @@ impl AuditEntry {
             resource: None,
             owner: None,
             previous_owner: None,
+            previous_end: None,
+            previous_ended_at: None,
             token: None,
             reason: None,
             request_id: None,

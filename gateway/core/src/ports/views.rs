@@ -103,6 +103,8 @@ pub struct ResourceView {
     pub acquired_at: Timestamp,
     /// When it was last renewed.
     pub renewed_at: Timestamp,
+    /// When it was released or broken; none while it stands, or if it is not known.
+    pub ended_at: Option<Timestamp>,
     /// How long ago it was granted.
     pub age_ms: i64,
     /// How long ago it was granted or last renewed.

@@ -56,6 +56,8 @@ pub fn hashed(entry: &AuditEntry) -> Entry {
         .with("resource", entry.resource.as_ref())
         .with("owner", entry.owner.as_ref())
         .with("previous_owner", entry.previous_owner.as_ref())
+        .with("previous_end", entry.previous_end.map(|end| end.as_str()))
+        .with("previous_ended_at", entry.previous_ended_at)
         .with("token", entry.token)
         .with("reason", entry.reason.as_ref())
         .with("request_id", entry.request_id.as_ref())

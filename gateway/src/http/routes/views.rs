@@ -103,6 +103,7 @@ pub(super) fn resource(view: ResourceView) -> wire::Resource {
         owner: view.owner,
         principal: view.principal.map(String::from),
         acquired_at: view.acquired_at,
+        ended_at: view.ended_at.filter(|_| over),
         age_ms: view.age_ms,
         renewed_ms_ago: view.renewed_ms,
         ttl_ms: (!view.ttl.is_infinite()).then(|| view.ttl.as_ms()),
@@ -283,6 +284,8 @@ pub(super) fn audit(entry: AuditEntry) -> wire::AuditEntry {
         resource: entry.resource.map(|name| name.to_string()),
         owner: entry.owner,
         previous_owner: entry.previous_owner,
+        previous_end: entry.previous_end.map(Into::into),
+        previous_ended_at: entry.previous_ended_at,
         reason: entry.reason,
         request_id: entry.request_id.or(asked.request_id),
     }

@@ -24,7 +24,7 @@ static MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| Migrator {
 });
 
 /// The files of `schema/postgres/tables`.
-pub(in crate::ledger) const TABLES: [File; 20] = [
+pub(in crate::ledger) const TABLES: [File; 21] = [
     (1, "fences", include_str!("../../../../schema/postgres/tables/0001_fences.sql")),
     (2, "data", include_str!("../../../../schema/postgres/tables/0002_data.sql")),
     (3, "line", include_str!("../../../../schema/postgres/tables/0003_line.sql")),
@@ -49,6 +49,7 @@ pub(in crate::ledger) const TABLES: [File; 20] = [
     ),
     (19, "root", include_str!("../../../../schema/postgres/tables/0019_root.sql")),
     (20, "let go", include_str!("../../../../schema/postgres/tables/0020_let_go.sql")),
+    (21, "ends", include_str!("../../../../schema/postgres/tables/0021_ends.sql")),
 ];
 
 /// What the migrations keep of themselves.

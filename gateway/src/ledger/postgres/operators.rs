@@ -59,7 +59,8 @@ pub(super) async fn mark(
 /// Grants, as entries of the audit, and the column that says which.
 const GRANTS: (&str, &str) = (
     "how",
-    "(SELECT number, at, how::text AS action, resource, owner, previous_owner, token::bigint AS token,
+    "(SELECT number, at, how::text AS action, resource, owner, previous_owner, previous_end::text AS previous_end,
+             fencegate.micros(previous_ended_at) AS previous_ended_us, token::bigint AS token,
              NULL::text AS reason, NULL::text AS request_id, asked::text, lock_id, NULL::text AS lock, ordinal, leads,
              principal::text, array_to_string(writers, ' ') AS writers FROM fencegate.grants WHERE number < ",
 );
@@ -67,8 +68,8 @@ const GRANTS: (&str, &str) = (
 /// All other entries.
 const OTHERS: (&str, &str) = (
     "action",
-    "(SELECT number, at, action::text, resource, owner, NULL::text AS previous_owner, token, reason::text, request_id::text,
-             asked::text, NULL::uuid AS lock_id, NULL::text AS lock, NULL::bigint AS ordinal, NULL::boolean AS leads,
+    "(SELECT number, at, action::text, resource, owner, NULL::text AS previous_owner, NULL::text AS previous_end,
+             NULL::bigint AS previous_ended_us, token, reason::text, request_id::text, asked::text, NULL::uuid AS lock_id, NULL::text AS lock, NULL::bigint AS ordinal, NULL::boolean AS leads,
              NULL::text AS principal, NULL::text AS writers
       FROM fencegate.audit WHERE number < ",
 );

@@ -1,6 +1,7 @@
 //! The audit: appended by the acts in their own transaction, and listed.
 
 use fence_core::ports::{AuditAction, AuditEntry, AuditFilter, GrantEntry, LedgerError};
+use jiff::Timestamp;
 use sqlx::{QueryBuilder, Sqlite};
 
 use super::SqliteLedger;
@@ -21,15 +22,19 @@ pub(super) fn append(script: &mut Script, entries: &[AuditEntry]) {
             entry.request_id.clone(),
             entry.asked.clone(),
             entry.grant.as_ref().map(grant_columns),
+            (
+                entry.previous_end.map(|end| end.as_str()),
+                entry.previous_ended_at.map(Timestamp::as_microsecond),
+            ),
         )
     };
     let rows: Vec<_> = entries.iter().map(row).collect();
     script.list(
         "INSERT INTO audit (at, action, resource, owner, previous_owner, token, reason, request_id, asked, lock,
-                            ordinal, leads, principal, writers)
+                            ordinal, leads, principal, writers, previous_end, previous_ended_at)
          SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5,
                 value ->> 6, value ->> 7, value ->> 8, value ->> '$[9][0]', value ->> '$[9][1]', value ->> '$[9][2]',
-                value ->> '$[9][3]', value ->> '$[9][4]'
+                value ->> '$[9][3]', value ->> '$[9][4]', value ->> '$[10][0]', value ->> '$[10][1]'
          FROM json_each(?) ORDER BY key",
         &rows,
     );
@@ -43,8 +48,9 @@ fn grant_columns(grant: &GrantEntry) -> (String, i64, bool, Option<String>, Opti
 
 /// The statement names only the filters in use, so that each finds its index.
 fn listing(filter: &AuditFilter) -> QueryBuilder<Sqlite> {
-    let mut query =
-        QueryBuilder::new("SELECT *, at AS at_us, NULL AS lock_id FROM audit WHERE number < ");
+    let mut query = QueryBuilder::new(
+        "SELECT *, at AS at_us, previous_ended_at AS previous_ended_us, NULL AS lock_id FROM audit WHERE number < ",
+    );
     query.push_bind(filter.before.unwrap_or(i64::MAX));
     if let Some(span) = filter.between {
         query.push(" AND number > ").push_bind(span.after);

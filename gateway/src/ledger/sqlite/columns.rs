@@ -93,6 +93,7 @@ row! {
         live_token: i64,
         principal: Option<String>,
         writers: Option<String>,
+        ended_at: Option<i64>,
     }
 }
 
@@ -113,6 +114,7 @@ impl FenceColumns {
             acquired_at: time(self.acquired_at),
             renewed_at: time(self.renewed_at),
             break_due: self.break_due.map(time),
+            ended_at: self.ended_at.map(time),
             frozen: self.frozen,
             protected: self.protected,
             version: self.version,

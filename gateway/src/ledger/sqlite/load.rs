@@ -53,7 +53,7 @@ const ROUND: &str = "SELECT g.*, h.token AS let_go,
     (SELECT json_group_array(json_array(f.resource, f.token, f.lock_id, f.owner, f.hold, f.ttl_ms,
                 f.deadline_ms, f.acquired_at, f.renewed_at, f.break_due, f.frozen, f.protected,
                 f.version, f.last_seq, f.objects, f.grants, f.fence_order, f.live_token, f.principal,
-                f.writers))
+                f.writers, f.ended_at))
      FROM json_each(?1) n CROSS JOIN fences f ON f.resource = n.value) AS fences,
     (SELECT json_group_array(json_array(l.id, l.resources, l.token, l.owner, l.ttl_ms, l.acquired_at,
                 l.hold_until, l.metadata, l.fence, l.ended, l.ended_at, l.principal, l.writers, l.credential,

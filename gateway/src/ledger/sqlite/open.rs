@@ -21,7 +21,7 @@ const READERS_MAX: usize = 8;
 pub(super) static MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| migrator(&TABLES));
 
 /// The files of `schema/sqlite`.
-pub(in crate::ledger) const TABLES: [File; 15] = [
+pub(in crate::ledger) const TABLES: [File; 16] = [
     (1, "tables", include_str!("../../../../schema/sqlite/0001_tables.sql")),
     (6, "operators", include_str!("../../../../schema/sqlite/0006_operators.sql")),
     (9, "events", include_str!("../../../../schema/sqlite/0009_events.sql")),
@@ -37,6 +37,7 @@ pub(in crate::ledger) const TABLES: [File; 15] = [
     (19, "own time", include_str!("../../../../schema/sqlite/0019_own_time.sql")),
     (20, "root", include_str!("../../../../schema/sqlite/0020_root.sql")),
     (21, "let go", include_str!("../../../../schema/sqlite/0021_let_go.sql")),
+    (22, "ends", include_str!("../../../../schema/sqlite/0022_ends.sql")),
 ];
 
 /// Why the ledger file could not be opened.

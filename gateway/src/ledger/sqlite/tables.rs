@@ -148,8 +148,8 @@ pub(super) fn object(
 pub(super) const FENCES: Bulk = Bulk {
     into: "fences (resource, token, lock_id, owner, hold, ttl_ms, deadline_ms, acquired_at, renewed_at,
                    break_due, frozen, protected, version, last_seq, objects, grants, fence_order,
-                   live_token, principal, writers)",
-    columns: 20,
+                   live_token, principal, writers, ended_at)",
+    columns: 21,
     conflict: "ON CONFLICT (resource) DO UPDATE
                SET token = excluded.token, lock_id = excluded.lock_id, owner = excluded.owner,
                    hold = excluded.hold, ttl_ms = excluded.ttl_ms,
@@ -159,7 +159,8 @@ pub(super) const FENCES: Bulk = Bulk {
                    version = excluded.version, last_seq = excluded.last_seq,
                    objects = excluded.objects, grants = excluded.grants,
                    fence_order = excluded.fence_order, live_token = excluded.live_token,
-                   principal = excluded.principal, writers = excluded.writers",
+                   principal = excluded.principal, writers = excluded.writers,
+                   ended_at = excluded.ended_at",
 };
 
 pub(super) fn fence(script: &mut Script, (resource, row): &(&ResourceName, &FenceRow)) {
@@ -188,5 +189,6 @@ pub(super) fn fence(script: &mut Script, (resource, row): &(&ResourceName, &Fenc
         .bind(row.order)
         .bind(row.live_token)
         .bind(row.principal.as_ref().map(PrincipalName::as_str))
-        .bind(writers(&row.writers));
+        .bind(writers(&row.writers))
+        .bind(row.ended_at.map(|at| at.as_microsecond()));
 }

@@ -50,7 +50,12 @@ pub struct Resource {
     /// When that lock was granted.
     #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub acquired_at: Timestamp,
-    /// How long ago that was, in milliseconds.
+    /// When it was released or broken, as `state` says; absent while it stands, also past its deadline: then it may come
+    /// back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    pub ended_at: Option<Timestamp>,
+    /// How long ago it was granted, in milliseconds.
     pub age_ms: i64,
     /// How long ago it was granted or last renewed, in milliseconds.
     pub renewed_ms_ago: i64,

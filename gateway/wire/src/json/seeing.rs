@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::lock::{OperationId, Supersession};
+use crate::lock::{GrantEnd, OperationId, Supersession};
 use crate::word::Word;
 
 /// A write that was refused.
@@ -72,6 +72,15 @@ pub struct AuditEntry {
     /// The owner of the lock that a grant put an end to; absent if that had been released or broken.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub previous_owner: Option<String>,
+    /// Of a grant: how the one before it on this resource ended; absent if there was none, or if it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<GrantEnd>))]
+    pub previous_end: Option<Word<GrantEnd>>,
+    /// When it ended; absent if that is not known. One that had lapsed ended when the next was granted: until then it could
+    /// have come back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    pub previous_ended_at: Option<Timestamp>,
     /// Why, in the operator's words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fence_core::WriterName;
 use fence_core::ports::{
-    Asked, AuditAction, AuditEntry, AuditFilter, BreakItem, Credential, GrantEntry, Ledger, Mark,
-    Patience, ReleaseItem, Request, Retention, SealItem, SealKind, SealVerdict,
+    Asked, AuditAction, AuditEntry, AuditFilter, BreakItem, Credential, Grant, GrantEntry, Ledger,
+    Mark, Patience, ReleaseItem, Request, Retention, SealItem, SealKind, SealVerdict,
 };
+use fence_core::{GrantEnd, WriterName};
+
+use jiff::Timestamp;
 
 use super::build::*;
 use super::marks::mark_one;
@@ -71,6 +73,98 @@ pub async fn grants_are_audited(ledger: &dyn Ledger) {
             "grant r ann - 50",
         ]
     );
+}
+
+/// How the grants on this resource ended but the newest, oldest first; each time is that of the act.
+async fn ends(ledger: &dyn Ledger, resource: &str) -> Vec<Option<GrantEnd>> {
+    let mut grants = found(ledger, AuditFilter { resource: Some(name(resource)), ..all() }).await;
+    grants.retain(|(_, entry)| entry.action.is_of_grant());
+    grants.reverse();
+    let first = grants.first().map(|(_, entry)| (entry.previous_end, entry.previous_ended_at));
+    assert_eq!(first, Some((None, None)), "there was none before the first");
+    let end = |pair: &[(i64, AuditEntry)]| {
+        let [(_, grant), (_, next)] = pair else { panic!("a pair") };
+        let at = next.previous_ended_at;
+        match next.previous_end {
+            Some(GrantEnd::Released | GrantEnd::Broken) => {
+                assert!(at.is_some_and(|at| grant.at <= at && at <= next.at), "{pair:?}");
+            }
+            Some(GrantEnd::Void) => assert_eq!(at, None, "{pair:?}"),
+            _ => assert_eq!(at, Some(next.at), "{pair:?}"),
+        }
+        next.previous_end
+    };
+    grants.windows(2).map(end).collect()
+}
+
+async fn ended_at(ledger: &dyn Ledger, resource: &str) -> Option<Timestamp> {
+    ledger.resource(&name(resource)).await.expect("read").expect("locked once").ended_at
+}
+
+/// The act that ends a grant records how and when; while the lock may still come back nothing says that it has ended.
+pub async fn how_a_grant_ended_is_recorded(ledger: &dyn Ledger) {
+    let ann = held(ledger, "r", 10).await;
+    assert_eq!(ended_at(ledger, "r").await, None);
+    release_one(ledger, ann.lock).await;
+    let released_at = ended_at(ledger, "r").await;
+    let bob = held(ledger, "r", 20).await;
+    assert_eq!(ended_at(ledger, "r").await, None);
+    break_one(ledger, &bob, 0).await;
+    let broken_at = ended_at(ledger, "r").await;
+    let carl = held(ledger, "r", 30).await;
+    break_one(ledger, &carl, 20).await;
+    assert_eq!(ended_at(ledger, "r").await, None);
+    pause(40).await;
+    expired(ledger, "r", 40).await;
+    assert_eq!(ended_at(ledger, "r").await, None);
+    let dora = held(ledger, "r", 50).await;
+    let transfer = SealItem { kind: SealKind::Transfer { from: dora.lock }, ..seal(["r"], 60) };
+    granted(ledger, transfer).await;
+    granted(ledger, fence("r", 70, None, true)).await;
+    granted(ledger, fence("r", 80, None, false)).await;
+    expired(ledger, "r", 90).await;
+    granted(ledger, fence("r", 100, None, true)).await;
+    use GrantEnd::{Broken, Fenced, Lapsed, Released, Transferred};
+    let expected =
+        [Released, Broken, Broken, Lapsed, Transferred, Fenced, Lapsed, Lapsed, Lapsed].map(Some);
+    assert_eq!(ends(ledger, "r").await, expected);
+    let entries = found(ledger, all()).await;
+    let before = |number: i64| {
+        let entry = entries
+            .iter()
+            .find(|(_, entry)| entry.action.is_of_grant() && entry.token == Some(token(number)));
+        entry.and_then(|(_, entry)| entry.previous_ended_at)
+    };
+    assert!(released_at.is_some() && broken_at.is_some());
+    assert_eq!((before(20), before(30)), (released_at, broken_at));
+}
+
+/// On each resource for itself; one that has lapsed and is handed over by its holder has not lapsed.
+pub async fn a_grant_ends_on_each_of_its_resources(ledger: &dyn Ledger) {
+    let both = granted(ledger, seal(["a", "b"], 10)).await;
+    break_one(ledger, &Grant { resources: vec![name("a")], ..both.clone() }, 0).await;
+    release_one(ledger, both.lock).await;
+    granted(ledger, seal(["a", "b"], 20)).await;
+    assert_eq!(ends(ledger, "a").await, [Some(GrantEnd::Broken)]);
+    assert_eq!(ends(ledger, "b").await, [Some(GrantEnd::Released)]);
+    let late = expired(ledger, "c", 30).await;
+    let transfer = SealItem { kind: SealKind::Transfer { from: late.lock }, ..seal(["c"], 40) };
+    granted(ledger, transfer).await;
+    assert_eq!(ends(ledger, "c").await, [Some(GrantEnd::Transferred)]);
+}
+
+/// A re-fence ends what stands, whenever that was; what had been given back before was.
+pub async fn a_refence_ends_what_stands(ledger: &dyn Ledger) {
+    held(ledger, "r", 10).await;
+    let freed = held(ledger, "s", 20).await;
+    release_one(ledger, freed.lock).await;
+    let nonce = uuid::Uuid::new_v4();
+    ledger.refence(super::disasters::forced(nonce)).await.expect("re-fenced");
+    ledger.open_epoch(nonce).await.expect("opened");
+    held(ledger, "r", 1).await;
+    held(ledger, "s", 2).await;
+    assert_eq!(ends(ledger, "r").await, [Some(GrantEnd::Void)]);
+    assert_eq!(ends(ledger, "s").await, [Some(GrantEnd::Released)]);
 }
 
 /// One entry for each, in their order.

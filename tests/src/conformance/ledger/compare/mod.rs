@@ -121,13 +121,14 @@ fn audited_at_once(entries: &[(i64, AuditEntry)]) -> Vec<String> {
     lines.iter().map(|line| format!("audit until {newest:?} {line}")).collect()
 }
 
-/// All but the time, and but for which of its roles Postgres says that it was: no other ledger has such.
+/// All but the times, and but for which of its roles Postgres says that it was: no other ledger has such.
 fn audited(entry: &AuditEntry) -> String {
     let AuditEntry { action, resource, owner, previous_owner, token, reason, request_id, .. } =
         entry;
+    let ended = (entry.previous_end, entry.previous_ended_at.is_some());
     let owner = owner.as_ref().filter(|owner| !owner.starts_with("database role "));
     format!(
-        "{action:?} {resource:?} {owner:?} {previous_owner:?} {token:?} {reason:?} \
+        "{action:?} {resource:?} {owner:?} {previous_owner:?} {ended:?} {token:?} {reason:?} \
          {request_id:?}"
     )
 }
@@ -306,7 +307,7 @@ pub async fn everything(
     for which in [Which::All, Which::Taken, Which::Held] {
         for view in ledger.resources(all.clone(), which).await.expect("read") {
             seen.push(format!(
-                "{which:?} {} {:?} {} v{} {} objects waiting {} {} {} {} {:?} {:?}",
+                "{which:?} {} {:?} {} v{} {} objects waiting {} {} {} {:?} {:?} {:?}",
                 view.resource,
                 view.state,
                 view.owner,
@@ -315,7 +316,7 @@ pub async fn everything(
                 view.waiting,
                 view.token,
                 left(view.remaining_ms),
-                view.renewed_at >= view.acquired_at,
+                (view.renewed_at >= view.acquired_at, view.ended_at.is_some()),
                 view.frozen,
                 view.protected
             ));
