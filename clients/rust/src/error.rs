@@ -113,7 +113,7 @@ impl Error {
     }
 
     pub(crate) fn lost(reason: LossReason) -> Self {
-        Self::LockLost(LockLost { reason, superseded_by: None, superseded_at: None, details: None })
+        Self::LockLost(LockLost::local(reason, None))
     }
 
     /// The error of a problem document. Not for writes, whose unknown outcomes can be resolved.
@@ -126,6 +126,7 @@ impl Error {
                 reason: LossReason::of(&problem.code).unwrap_or(LossReason::Broken),
                 superseded_by: problem.superseded_by.clone(),
                 superseded_at: problem.superseded_at,
+                operator_reason: problem.reason.clone(),
                 details: Some(details),
             }),
             Class::Busy => Self::Busy(Busy::of_problem(problem, details)),
@@ -151,16 +152,27 @@ pub struct LockLost {
     pub superseded_by: Option<Word<Supersession>>,
     /// When.
     pub superseded_at: Option<Timestamp>,
+    /// Why, in the words of the operator who broke it.
+    pub operator_reason: Option<String>,
     /// What the gateway said, if it did.
     pub details: Option<Box<Details>>,
+}
+
+impl LockLost {
+    /// A loss that no problem document has told.
+    pub(crate) fn local(reason: LossReason, operator_reason: Option<String>) -> Self {
+        Self { reason, superseded_by: None, superseded_at: None, operator_reason, details: None }
+    }
 }
 
 impl fmt::Display for LockLost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.reason)?;
-        match &self.details {
-            Some(details) => write!(f, " ({details})"),
-            None => Ok(()),
+        match (&self.details, &self.operator_reason) {
+            // It has the operator's words.
+            (Some(details), _) => write!(f, " ({details})"),
+            (None, Some(words)) => write!(f, ": {words}"),
+            (None, None) => Ok(()),
         }
     }
 }
@@ -298,6 +310,9 @@ impl Details {
 impl fmt::Display for Details {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.detail)?;
+        if let Some(words) = &self.reason {
+            write!(f, ": {words}")?;
+        }
         if let Some(code) = &self.code {
             write!(f, " [{code}]")?;
         }

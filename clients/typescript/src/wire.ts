@@ -309,7 +309,13 @@ export interface CommittedAnswer {
 
 /** The answer to a renewal of many locks. */
 export interface RenewManyAnswer {
-  readonly items: readonly { readonly id: string; readonly lock?: LockRecord | null; readonly code?: string | null }[];
+  readonly items: readonly {
+    readonly id: string;
+    readonly lock?: LockRecord | null;
+    readonly code?: string | null;
+    /** Why, if an operator broke it or is about to. */
+    readonly reason?: string | null;
+  }[];
 }
 
 /** The answer to a fence. */

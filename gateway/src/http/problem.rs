@@ -331,11 +331,9 @@ fn refused(refusal: &Refusal) -> &'static str {
              the lock again if the work is still needed"
         }
         Refusal::Released => "the lock was released; its token admits no more writes",
-        Refusal::Broken => {
-            "an operator broke the lock; its token admits no more writes; see `reason`"
-        }
+        Refusal::Broken => "an operator broke the lock; its token admits no more writes",
         Refusal::LockIdMismatch => "X-Lock-Id is not the id of the lock that has this token",
-        Refusal::Frozen => "an operator has stopped all writes to this resource; see `reason`",
+        Refusal::Frozen => "an operator has stopped all writes to this resource",
         Refusal::Draining => {
             "effects of older tokens are under way at an upstream; the lock is not in force yet"
         }

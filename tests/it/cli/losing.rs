@@ -88,6 +88,17 @@ async fn a_loss_ends_it_at_once() {
     assert!(said.err().contains("lost"), "{said:?}");
 }
 
+/// By a renewal: the lock is too young for a stream of events.
+#[tokio::test]
+async fn who_was_broken_says_why() {
+    let gateway = Dev::start().await;
+    let ticking = Ticking::start(&gateway, "2s", &["--grace", "0.5s"]).await;
+    let reason = json!({"reason": "worker hangs"});
+    gateway.http().break_lock("r", &reason).send().await.expect(200);
+    let said = end(ticking.fence).await.with(121);
+    assert!(said.err().contains("an operator broke it: worker hangs"), "{said:?}");
+}
+
 #[tokio::test]
 async fn a_break_to_come_ends_it_before() {
     let gateway = Dev::start().await;
@@ -95,7 +106,8 @@ async fn a_break_to_come_ends_it_before() {
     let ticking = Ticking::start(&gateway, "10h", &["--grace", "20s"]).await;
     let breaking = json!({"reason": "a test", "after": "28s"});
     gateway.http().break_lock("r", &breaking).send().await.expect(200);
-    end(ticking.fence).await.with(121);
+    let said = end(ticking.fence).await.with(121);
+    assert!(said.err().contains("an operator broke it: a test"), "{said:?}");
     // It was given back before the break came.
     assert_eq!(look(&gateway.http(), "r").await.state.as_str(), "released");
 }

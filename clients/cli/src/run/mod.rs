@@ -361,7 +361,8 @@ impl<'a> Session<'a> {
         }
         let Some(reason) = outcome.lost else { return command };
         let what = self.options.resources.join(" ");
-        say(&format!("the lock on {what} was lost: {}", told(reason)));
+        let words = outcome.words.as_ref().map_or_else(String::new, |words| format!(": {words}"));
+        say(&format!("the lock on {what} was lost: {}{words}", told(reason)));
         match self.options.on_loss {
             // A failure of its own says more.
             OnLoss::Ignore if !command.is_good() => command,

@@ -55,6 +55,8 @@ pub struct Outcome {
     pub end: Option<End>,
     /// Why the lock was lost, if it was, or why it was about to be.
     pub lost: Option<LossReason>,
+    /// Why an operator broke it, or is about to, in the operator's words.
+    pub words: Option<String>,
     /// Whether `fence` was asked to end.
     pub is_interrupted: bool,
     /// Whether a gateway answered when the command had ended.
@@ -193,8 +195,9 @@ impl Running<'_> {
             _ => None,
         };
         let why = if breaks { LossReason::Broken } else { LossReason::Unconfirmed };
-        let about_to = told.filter(|why| *why == Why::Lock).map(|_| why);
-        Ok(Outcome { command, end, lost: lost.or(about_to), is_interrupted, was_heard })
+        let lost = lost.or(told.filter(|why| *why == Why::Lock).map(|_| why));
+        let words = self.lock.breaks_because().filter(|_| lost == Some(LossReason::Broken));
+        Ok(Outcome { command, end, lost, words, is_interrupted, was_heard })
     }
 
     /// How long the lock surely lasts: until its deadline, or until an operator's break.

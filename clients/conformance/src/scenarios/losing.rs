@@ -29,6 +29,12 @@ pub(super) const ALL: &[Scenario] = &[
         "a lock that is being broken is held until its end",
         breaking
     ),
+    scenario!(
+        "broken-says-why",
+        [33, 58],
+        "the text of a loss has the operator's reason, however the loss is heard of",
+        says_why
+    ),
     scenario!("released-guard", [21], "nothing is written on a guard that was released", released),
     scenario!("superseded-told", [58], "who is superseded learns by what and when", told),
 ];
@@ -86,6 +92,45 @@ async fn by_write(s: &mut Script) -> Result<()> {
     }
     let puts = s.shared.seen().iter().filter(|seen| seen.method == "PUT").count();
     same("the writes that were sent", &puts, &WRITTEN.len())
+}
+
+const WORDS: &str = "worker hangs";
+
+/// The next write says that the lock was broken, and why.
+async fn told_why(s: &mut Script, lock: &str) -> Result<()> {
+    let event = s.event_within(12_000, "lost").await?;
+    same("the lock", &event["lock"], &json!(lock))?;
+    same("the reason", &event["reason"], &json!("broken"))?;
+    let call = s.start(json!({"do": "put", "lock": lock, "object": "a.txt", "text": "x"})).await?;
+    let error = s.fails_now(call, "LockLost").await?;
+    let text = error["text"].as_str().unwrap_or_default();
+    ensure!(text.contains(WORDS), "it says {text:?}");
+    Ok(())
+}
+
+async fn says_why(s: &mut Script) -> Result<()> {
+    s.shared.auto.renewals(false);
+    // A renewal alone, and one of two locks.
+    s.lock().await?;
+    s.take("POST", "/locks/*/renew")
+        .await?
+        .problem_with("lock-broken", json!({"reason": WORDS}))
+        .await?;
+    told_why(s, "L").await?;
+    let one = s.lock_as("M", "8", json!({"resources": ["q"]})).await?;
+    let two = s.lock_as("N", "9", json!({"resources": ["p"]})).await?;
+    let renewal = s.take("POST", "/locks/renew").await?;
+    let items = json!([
+        {"id": one.id, "code": "lock-broken", "reason": WORDS},
+        {"id": two.id, "lock": s.shared.auto.lock(&two.id)},
+    ]);
+    renewal.reply(Reply::json(200, &json!({ "items": items }))).await?;
+    told_why(s, "M").await?;
+    // A break that comes due.
+    let renewal = s.take("POST", "/locks/*/renew").await?;
+    renewal.problem_with("lock-breaking", json!({"reason": WORDS})).await?;
+    asked_when(s, &two.id).await?;
+    told_why(s, "N").await
 }
 
 async fn once(s: &mut Script) -> Result<()> {

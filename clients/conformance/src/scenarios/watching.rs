@@ -98,6 +98,9 @@ async fn breaking(s: &mut Script) -> Result<()> {
     same("the state", &s.state("L").await?["state"], &json!("held"))?;
     let lost = s.event_within(12_000, "lost").await?;
     same("the reason", &lost["reason"], &json!("broken"))?;
+    let call = s.put("a.txt").await?;
+    let error = s.fails_now(call, "LockLost").await?;
+    ensure!(error["text"].as_str().is_some_and(|text| text.contains("hangs")), "{error}");
     within("the end", lost["at"].as_u64().unwrap_or_default(), end - 1_500, end + 500)
 }
 

@@ -50,8 +50,9 @@ class FenceError(Exception):
 
     def __str__(self) -> str:
         code = f" [{self.code}]" if self.code else ""
+        words = f": {self.operator_reason}" if self.operator_reason else ""
         attempts = f" after {self.attempts} attempts" if self.attempts > 1 else ""
-        return f"{self.detail}{code}{attempts}"
+        return f"{self.detail}{words}{code}{attempts}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Errors travel between processes: what belongs to this one stays here.
@@ -284,6 +285,6 @@ _WHY_LOST = {
 }
 
 
-def lost(reason: LossReason) -> LockLost:
-    """A loss of which no gateway has told."""
-    return LockLost(f"the lock is lost: {_WHY_LOST[reason]}", reason=reason)
+def lost(reason: LossReason, operator_reason: str | None = None) -> LockLost:
+    """A loss of which no problem document has told."""
+    return LockLost(f"the lock is lost: {_WHY_LOST[reason]}", reason=reason, operator_reason=operator_reason)

@@ -56,6 +56,8 @@ pub(crate) struct Held {
     /// Whether a transfer is under way: what is heard of a successor is no loss.
     transfers: AtomicBool,
     lost: Mutex<Option<LockLost>>,
+    /// Why an operator breaks it, in the operator's words, as heard last.
+    words: Mutex<Option<String>>,
     pub(crate) signal: CancellationToken,
 }
 
@@ -99,6 +101,7 @@ impl Held {
             has_ended: AtomicBool::new(false),
             transfers: AtomicBool::new(false),
             lost: Mutex::default(),
+            words: Mutex::default(),
             signal: CancellationToken::new(),
         });
         held.inner.guards.add(&held);
@@ -142,6 +145,18 @@ impl Held {
         self.transfers.store(begins, Ordering::SeqCst);
     }
 
+    /// An operator breaks it, or has, for this reason.
+    pub(crate) fn heard_why(&self, words: Option<&str>) {
+        if let Some(words) = words {
+            *self.words.lock().unwrap_or_else(PoisonError::into_inner) = Some(words.to_owned());
+        }
+    }
+
+    /// Why an operator breaks it, in the operator's words, as heard last.
+    pub(crate) fn words(&self) -> Option<String> {
+        self.words.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn learn_because(&self, input: Input, problem: Option<&Problem>) {
         let is_successor =
             input == Input::Lost(LossReason::Superseded) && self.transfers.load(Ordering::SeqCst);
@@ -159,6 +174,7 @@ impl Held {
 
     /// A gateway refused something of this guard: is it over?
     pub(crate) fn refused(&self, problem: &Problem) {
+        self.heard_why(problem.reason.as_deref());
         if let Some(reason) = LossReason::of(&problem.code) {
             self.learn_because(Input::Lost(reason), Some(problem));
         }
@@ -176,8 +192,7 @@ impl Held {
     /// Why it was lost, with what the gateway said of it.
     pub(crate) fn loss(&self, reason: LossReason) -> LockLost {
         let known = self.lost.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let plain = LockLost { reason, superseded_by: None, superseded_at: None, details: None };
-        known.unwrap_or(plain)
+        known.unwrap_or(LockLost::local(reason, None))
     }
 
     /// Why it was lost; `None`: it was not.
@@ -205,12 +220,12 @@ impl Held {
             });
         }
         let Some(reason) = effects.signal else { return };
-        let details = problem.map(|problem| Details::of_problem(problem, 1));
         let loss = LockLost {
             reason,
             superseded_by: problem.and_then(|problem| problem.superseded_by.clone()),
             superseded_at: problem.and_then(|problem| problem.superseded_at),
-            details,
+            operator_reason: self.words().filter(|_| reason == LossReason::Broken),
+            details: problem.map(|problem| Details::of_problem(problem, 1)),
         };
         *self.lost.lock().unwrap_or_else(PoisonError::into_inner) = Some(loss);
         self.signal.cancel();

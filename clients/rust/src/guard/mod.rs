@@ -136,6 +136,11 @@ impl Lock {
         breaks_ms.map(|at_ms| Duration::from_millis(at_ms.saturating_sub(now_ms())))
     }
 
+    /// Why an operator breaks it, or has, in the operator's words; `None`: none does, or the words have not been heard.
+    pub fn breaks_because(&self) -> Option<String> {
+        self.held.words()
+    }
+
     /// Waits until the lock is lost, and says why. Never ends for a lock that is released.
     pub async fn lost(&self) -> LockLost {
         self.held.signal.cancelled().await;

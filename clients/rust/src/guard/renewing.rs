@@ -96,8 +96,8 @@ enum Told {
 }
 
 enum Refused {
-    /// A code alone.
-    Code(String),
+    /// A code, and the operator's words if one breaks it.
+    Code(String, Option<String>),
     /// A whole problem.
     Problem(Box<fencegate_wire::json::Problem>),
 }
@@ -130,7 +130,7 @@ async fn ask(
     };
     let told = answer.items.into_iter().filter_map(|item| match (item.lock, item.code) {
         (Some(lock), _) => Some((item.id, Told::Renewed(lock.into()))),
-        (None, Some(code)) => Some((item.id, Told::Refused(Refused::Code(code)))),
+        (None, Some(code)) => Some((item.id, Told::Refused(Refused::Code(code, item.reason)))),
         (None, None) => None,
     });
     Ok(told.collect())
@@ -153,13 +153,19 @@ fn learn(held: &Arc<Held>, sent_ms: u64, told: &Told, lateness: Duration) {
             let headroom = Duration::from_millis(headroom_ms);
             held.inner.hooks.tell(&Event::Renewed { headroom, lateness });
         }
-        Told::Refused(Refused::Problem(problem)) if is_breaking(&problem.code) => breaking(held),
+        Told::Refused(Refused::Problem(problem)) if is_breaking(&problem.code) => {
+            held.heard_why(problem.reason.as_deref());
+            breaking(held);
+        }
         Told::Refused(Refused::Problem(problem)) => held.refused(problem),
-        Told::Refused(Refused::Code(code)) => match LossReason::of(code) {
-            Some(reason) => held.learn(Input::Lost(reason)),
-            None if is_breaking(code) => breaking(held),
-            None => failed(held, code),
-        },
+        Told::Refused(Refused::Code(code, words)) => {
+            held.heard_why(words.as_deref());
+            match LossReason::of(code) {
+                Some(reason) => held.learn(Input::Lost(reason)),
+                None if is_breaking(code) => breaking(held),
+                None => failed(held, code),
+            }
+        }
     }
 }
 
@@ -198,6 +204,7 @@ pub(super) fn breaking(held: &Arc<Held>) {
             if let Reply::Done(answer) = reply
                 && let Ok(lock) = answer.json::<Lock>().await
             {
+                held.heard_why(lock.reason.as_deref());
                 let left_ms = lock.expires_in_ms.unwrap_or(0).max(0).unsigned_abs();
                 return held.learn(Input::Breaking { sent_ms, left_ms });
             }
@@ -289,7 +296,7 @@ impl Refused {
     fn error(&self) -> Error {
         match self {
             Self::Problem(problem) => Error::of_problem(problem, 1),
-            Self::Code(code) => Error::misuse(format!("the lock was not renewed: {code}")),
+            Self::Code(code, _) => Error::misuse(format!("the lock was not renewed: {code}")),
         }
     }
 }

@@ -86,6 +86,9 @@ async fn read(answer: Answer, guard: &Weak<Held>, signal: &CancellationToken) {
 
 fn learn(held: &Arc<Held>, name: &str, data: &str) {
     let Ok(event) = serde_json::from_str::<LockEvent>(data) else { return };
+    if matches!(event.state.as_str(), "broken" | "breaking") {
+        held.heard_why(event.reason.as_deref());
+    }
     match (name, event.state.as_str()) {
         ("lost" | "released", state) => held.learn(Input::Lost(match state {
             "superseded" => LossReason::Superseded,

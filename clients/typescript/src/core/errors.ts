@@ -68,7 +68,8 @@ export abstract class FenceError extends Error implements ErrorDetails {
     const known: ErrorDetails = typeof details === "string" ? { detail: details } : details;
     const code = known.code === undefined ? "" : ` [${known.code}]`;
     const attempts = known.attempts ?? 0;
-    super(`${before}${known.detail}${code}${attempts > 1 ? ` after ${attempts} attempts` : ""}`);
+    const words = known.operatorReason ? `: ${known.operatorReason}` : "";
+    super(`${before}${known.detail}${words}${code}${attempts > 1 ? ` after ${attempts} attempts` : ""}`);
     this.code = known.code;
     this.status = known.status;
     this.detail = known.detail;
@@ -95,8 +96,8 @@ export class LockLost extends FenceError {
   /** When, as RFC 3339 text. */
   readonly supersededAt: string | undefined;
 
-  constructor(reason: LossReason, details?: ErrorDetails, problem?: Problem) {
-    super(details ?? REASON_TEXT[reason], "the lock is lost: ");
+  constructor(reason: LossReason, details?: ErrorDetails, problem?: Problem, operatorReason?: string) {
+    super(details ?? { detail: REASON_TEXT[reason], operatorReason }, "the lock is lost: ");
     this.reason = reason;
     this.supersededBy = problem?.superseded_by ?? undefined;
     this.supersededAt = problem?.superseded_at ?? undefined;

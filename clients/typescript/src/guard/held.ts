@@ -57,6 +57,8 @@ export class Held {
   readonly #signal = new AbortController();
   /** What the gateway said when it was lost, if it said something. */
   #lossProblem: Problem | undefined;
+  /** Why an operator breaks it, in the operator's words, as heard last. */
+  #words: string | undefined;
   #isBuried = false;
   #hasEnded = false;
   readonly #ends: (() => void)[] = [];
@@ -125,6 +127,11 @@ export class Held {
     this.#arm();
   }
 
+  /** An operator breaks it, or has, for this reason. */
+  heardWhy(words: string | null | undefined): void {
+    if (typeof words === "string") this.#words = words;
+  }
+
   /** A gateway refused something of this guard: is it over? */
   refused(problem: Problem): void {
     const reason = lossReasonOf(problem.code);
@@ -145,7 +152,9 @@ export class Held {
   /** Why it was lost, with what the gateway said of it. Each call that ends by it has an error of its own. */
   loss(): LockLost {
     const problem = this.#lossProblem;
-    return new LockLost(this.lease.reason ?? "gone", problem && detailsOf(problem, 1), problem);
+    const reason = this.lease.reason ?? "gone";
+    const words = reason === "broken" ? this.#words : undefined;
+    return new LockLost(reason, problem && detailsOf(problem, 1), problem, words);
   }
 
   /** How its lock is given back. */

@@ -18,7 +18,9 @@ const BATCH_MAX = 1_000;
 const AGAIN_MS = 100;
 
 /** What a gateway says of one lock: how it stands, or why it was not renewed. */
-type Told = { is: "renewed"; lock: LockRecord } | { is: "refused"; code: string; problem?: Problem };
+type Told =
+  | { is: "renewed"; lock: LockRecord }
+  | { is: "refused"; code: string; problem?: Problem; words?: string | null | undefined };
 
 /** Renews a guard that is due, and takes others along. Does not wait for the answer. */
 export function beginRenewal(first: Held, nowMs: number): void {
@@ -96,9 +98,9 @@ async function ask(
 function toldBy(answer: LockRecord & RenewManyAnswer, only: string | undefined): Map<string, Told> {
   if (only !== undefined) return new Map([[only, { is: "renewed", lock: answer }]]);
   const told = new Map<string, Told>();
-  for (const { id, lock, code } of answer.items) {
+  for (const { id, lock, code, reason } of answer.items) {
     if (lock != null) told.set(id, { is: "renewed", lock });
-    else if (code != null) told.set(id, { is: "refused", code });
+    else if (code != null) told.set(id, { is: "refused", code, words: reason });
   }
   return told;
 }
@@ -114,6 +116,7 @@ function learn(held: Held, sentMs: number, told: Told, latenessMs: number): void
     return held.inner.tell({ type: "renewed", headroomMs, latenessMs });
   }
   const reason = lossReasonOf(told.code);
+  held.heardWhy(told.words ?? told.problem?.reason);
   if (told.code === "lock-breaking") breaking(held);
   else if (reason !== undefined) held.learn({ on: "lost", reason }, told.problem);
   else failed(held, told.code);
@@ -147,6 +150,7 @@ async function askWhen(held: Held): Promise<void> {
     const reply = await inner.transport.attempt(request, new RequestIds().next());
     const read = reply.is === "done" ? await reply.json<LockRecord>() : undefined;
     if (read?.is === "read") {
+      held.heardWhy(read.value.reason);
       return held.learn({ on: "breaking", sentMs, leftMs: Math.max(0, read.value.expires_in_ms ?? 0) });
     }
     await time.sleepUntil(time.now() + 1_000, undefined, false);

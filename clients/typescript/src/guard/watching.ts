@@ -84,6 +84,7 @@ function learn(held: Held, name: string, data: string): void {
     return;
   }
   if (typeof event?.state !== "string") return;
+  if (event.state === "broken" || event.state === "breaking") held.heardWhy(event.reason);
   if (name === "lost" || name === "released") {
     held.learn({ on: "lost", reason: REASONS[event.state] ?? "gone" });
   } else if (name === "breaking") {

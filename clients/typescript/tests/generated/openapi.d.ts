@@ -2058,6 +2058,8 @@ export interface components {
             /** @description The lock. */
             id: components["schemas"]["LockId"];
             lock?: components["schemas"]["Lock"] | null;
+            /** @description Why, in the operator's words, if one broke it or is about to. */
+            reason?: string | null;
         };
         /** @description `POST /locks/{id}/renew` */
         RenewRequest: {

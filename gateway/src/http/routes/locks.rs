@@ -461,27 +461,32 @@ pub async fn renew_many(
 ) -> Result<Json<wire::RenewManyAnswer>, Problem> {
     distinct(&request.ids)?;
     asks.may(Want::Somewhere(Action::Lock)).await?;
-    let renewals: Vec<(LockId, Result<Renewed, EngineError>)> = stream::iter(request.ids)
-        .map(|id| {
-            let (app, asks) = (&app, asks.alike());
-            async move {
-                let renewed = match of_lock(app, &asks, id, request.ttl).await {
-                    Ok(_) => app.engine.renew(id, request.ttl, asks.permit()).await,
-                    Err(error) => Err(error),
-                };
-                (id, renewed)
-            }
-        })
-        .buffered(RENEW_TOGETHER)
-        .collect()
-        .await;
+    let renewals: Vec<(LockId, Result<Renewed, EngineError>, Option<String>)> =
+        stream::iter(request.ids)
+            .map(|id| {
+                let (app, asks) = (&app, asks.alike());
+                async move {
+                    let renewed = match of_lock(app, &asks, id, request.ttl).await {
+                        Ok(_) => app.engine.renew(id, request.ttl, asks.permit()).await,
+                        Err(error) => Err(error),
+                    };
+                    let reason = match &renewed {
+                        Ok(_) => None,
+                        Err(error) => app.engine.beside_lock(error, Some(id), &asks.permit()).await,
+                    };
+                    (id, renewed, reason)
+                }
+            })
+            .buffered(RENEW_TOGETHER)
+            .collect()
+            .await;
     // When nothing could even be decided, that is the answer to the whole call.
-    if let Some((_, Err(error))) = renewals.first()
-        && renewals.iter().all(|(_, outcome)| undecided(outcome))
+    if let Some((_, Err(error), _)) = renewals.first()
+        && renewals.iter().all(|(_, outcome, _)| undecided(outcome))
     {
         return Err(error.clone().into());
     }
-    let items = renewals.into_iter().map(|(id, renewal)| outcome(id, renewal)).collect();
+    let items = renewals.into_iter().map(outcome).collect();
     Ok(Json(wire::RenewManyAnswer { items }))
 }
 
@@ -500,13 +505,14 @@ fn distinct(ids: &[LockId]) -> Result<(), Problem> {
     Ok(())
 }
 
-fn outcome(id: LockId, renewal: Result<Renewed, EngineError>) -> wire::RenewOutcome {
-    match renewal {
-        Ok(done) => wire::RenewOutcome { id, lock: Some(renewed(done)), code: None },
-        Err(error) => {
-            wire::RenewOutcome { id, lock: None, code: Some(error.code().as_str().into()) }
-        }
-    }
+fn outcome(
+    (id, renewal, reason): (LockId, Result<Renewed, EngineError>, Option<String>),
+) -> wire::RenewOutcome {
+    let (lock, code) = match renewal {
+        Ok(done) => (Some(renewed(done)), None),
+        Err(error) => (None, Some(error.code().as_str().into())),
+    };
+    wire::RenewOutcome { id, lock, code, reason }
 }
 
 /// Release a lock

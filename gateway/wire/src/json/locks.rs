@@ -257,6 +257,9 @@ pub struct RenewOutcome {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::ErrorCode>))]
     pub code: Option<String>,
+    /// Why, in the operator's words, if one broke it or is about to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// The answer to `POST /locks/renew`: one outcome per id, in order.

@@ -25,7 +25,7 @@ fn put(value: &mut Value, name: &str, field: impl Into<Option<Value>>) {
 
 /// An error of the client.
 pub fn error(state: &State, error: Error) -> Value {
-    let mut told = json!({"class": error.class().as_str()});
+    let mut told = json!({"class": error.class().as_str(), "text": error.to_string()});
     if let Some(known) = error.details() {
         details(&mut told, known);
     }

@@ -22,6 +22,7 @@ from .._core.renewals import (
 from .._core.replies import AnswerBroken, Problem, summary
 from .._guard.held import Held
 from .._hooks import Renewed, RenewFailed
+from .._json import members
 from .._request import Request, json_request
 
 if TYPE_CHECKING:
@@ -93,10 +94,12 @@ async def ask_when_it_breaks(engine: LoopEngine, reference: weakref.ref[Held]) -
         reply = await engine.caller.transport.attempt(request, RequestIds().next())
         if isinstance(reply, AsyncAnswer):
             try:
-                times = times_of(await reply.json())
+                lock = await reply.json()
+                times = times_of(lock)
             except AnswerBroken:
                 pass
             else:
+                held.heard_why(members(lock).get("reason"))
                 held.breaking(sent_ms, times.left_ms or 0)
                 return
         del held

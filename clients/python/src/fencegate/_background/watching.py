@@ -153,11 +153,14 @@ class Watching:
 
     def _learn(self, held: Held, event: SseEvent) -> None:
         try:
-            state = members(json.loads(event.data)).get("state")
+            said = members(json.loads(event.data))
         except ValueError:
             return
+        state = said.get("state")
         if not isinstance(state, str):
             return
+        if state in ("broken", "breaking"):
+            held.heard_why(said.get("reason"))
         if event.event in ("lost", "released"):
             held.lose(_REASON_OF_STATE.get(state, LossReason.GONE))
         elif event.event == "breaking":

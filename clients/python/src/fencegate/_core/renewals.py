@@ -31,6 +31,8 @@ class RefusedBy:
 
     code: str
     problem: Problem | None = None
+    words: object = None
+    """Why an operator breaks it, if the answer says so."""
 
 
 Told: TypeAlias = Times | RefusedBy
@@ -60,7 +62,7 @@ def told_of_batch(answer: Any) -> dict[str, Told]:
         if lock is not None:
             told[id] = times_of(lock)
         elif isinstance(code, str):
-            told[id] = RefusedBy(code)
+            told[id] = RefusedBy(code, words=item.get("reason"))
     return told
 
 
@@ -77,6 +79,7 @@ def learn(held: Held, sent_ms: int, told: Told) -> str | None:
     if isinstance(told, Times):
         held.renewed(sent_ms, told.left_ms, told.ttl_ms)
         return None
+    held.heard_why(told.words if told.problem is None else told.problem.members.get("reason"))
     if told.code == BREAKING:
         return None
     reason = loss_of(told.code)

@@ -106,6 +106,7 @@ class Held:
         "versions",
         "watched_ms",
         "where",
+        "words",
         "write_headers",
         "writers",
     )
@@ -124,6 +125,8 @@ class Held:
         self.is_ours: bool = grant.is_ours
         self.is_numbered: bool = grant.is_numbered
         self.lease: Lease = grant.lease
+        self.words: str | None = None
+        """Why an operator breaks it, in the operator's words, as heard last."""
         self.where: Where = where
         self.granted_ms: int = clock.now_ms()
         self.numbers: Numbers = Numbers()
@@ -216,6 +219,11 @@ class Held:
         return self.lease.reason if self.status() is LockStatus.LOST else None
 
     # What is learnt.
+
+    def heard_why(self, words: object) -> None:
+        """An operator breaks it, or has, for this reason."""
+        if isinstance(words, str):
+            self.words = words
 
     def lose(self, reason: LossReason, problem: Problem | None = None) -> None:
         """A gateway said that it is over, or the client knows."""
@@ -349,7 +357,8 @@ class Held:
 
     def _signal(self, reason: LossReason, problem: Problem | None) -> None:
         error = None if problem is None or loss_of(problem.code) is not reason else error_of_problem(problem, 1)
-        loss = error if isinstance(error, errors.LockLost) else errors.lost(reason)
+        words = self.words if reason is LossReason.BROKEN else None
+        loss = error if isinstance(error, errors.LockLost) else errors.lost(reason, words)
         loss.reason = reason
         self.loss = loss
         facade = None if self._facade is None else self._facade()

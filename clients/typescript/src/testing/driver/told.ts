@@ -23,7 +23,8 @@ export function told(state: State, error: unknown, signal: AbortSignal): Told {
   if (signal.aborted && error === signal.reason) return { class: "Cancelled" };
   if (!(error instanceof FenceError)) return { class: "Driver", detail: String((error as Error)?.stack ?? error) };
   const { code, status, detail, resource, requestId, attempts, write } = error;
-  const known: Told = { class: error.class, code, status, detail, resource, request_id: requestId, attempts };
+  const text = error.message;
+  const known: Told = { class: error.class, text, code, status, detail, resource, request_id: requestId, attempts };
   if (write !== undefined) Object.assign(known, { key: write.key, number: write.number ?? null });
   return { ...known, ...more(state, error) };
 }

@@ -58,6 +58,7 @@ def error_told(error: BaseException, keep: Callable[[errors.OutcomeUnknown], str
     if not isinstance(error, errors.FenceError):
         return {"class": "Driver", "detail": repr(error)}
     told: Told = {"class": str(error.error_class), "detail": error.detail, "attempts": error.attempts}
+    told["text"] = str(error)
     known = ("code", "status", "resource", "request_id", "key", "number", "index", "version", "etag", "operation")
     known += ("holder", "position", "begin_after")
     for name in known:
