@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use fencegate_client::wire::LockState;
 use fencegate_client::wire::json::Resource;
 
 use crate::app::App;
@@ -96,7 +97,12 @@ impl BreakLock {
         let question = format!("Break the lock of {} on {} {when}?", before.owner, self.resource);
         confirm(&question, self.how.yes)?;
         let (resource, word) = self.how.carry_out(app, &self.resource, after).await?;
-        tell(app, &resource, &word)
+        // It is the same lock that is broken still.
+        let was_broken = before.state == LockState::Broken
+            && (before.state.as_str(), before.acquired_at)
+                == (resource.state.as_str(), resource.acquired_at);
+        let word = if was_broken { "broken already: nothing has changed" } else { &word };
+        tell(app, &resource, word)
     }
 }
 

@@ -41,9 +41,14 @@ const AUDIT: &[Column<AuditEntry>] = &[
     column("AT", |it| time(it.at)),
     column("ACTION", |it| it.action.clone()),
     column("RESOURCE", |it| or_dash(it.resource.clone())),
-    column("OWNER", |it| or_dash(it.owner.clone())),
+    // Of a break this is its victim.
+    column("LOCK OF", |it| or_dash(it.owner.clone())),
+    column("BY", |it| or_dash(it.principal.clone())),
     column("REASON", |it| or_dash(it.reason.clone())),
     wide("BEFORE", |it| or_dash(it.previous_owner.clone())),
+    wide("ITS END", |it| or_dash(it.previous_end.as_ref().map(|end| end.as_str().to_owned()))),
+    wide("CREDENTIAL", |it| or_dash(it.credential.clone())),
+    wide("PEER", |it| or_dash(it.peer.clone())),
     wide("REQUEST", |it| or_dash(it.request_id.clone())),
 ];
 

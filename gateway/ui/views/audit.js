@@ -52,7 +52,7 @@ export function Audit({ params }) {
           data.items.length > 0 &&
           html`<${Table}
             caption="What was done, newest first"
-            heads=${["When", "What", "Resource", "Owner", "By", "Why", "Request"]}
+            heads=${["When", "What", "Resource", "Lock of", "By", "Why", "Request"]}
             rows=${data.items}
             cells=${(/** @type {any} */ one) => [
               html`<${Time} at=${one.at} />`,

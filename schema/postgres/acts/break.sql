@@ -3,7 +3,7 @@
 -- Break: end the lock of a resource at an operator's wish, at the latest in p_after_ms, sooner if it expires sooner.
 -- 1. The fences are locked; breaks that have come due are stored.
 -- 2. Only under the token that was meant: a call whose answer was lost, and which runs late, must not hit the next holder.
--- 3. A second break can shorten, never extend.
+-- 3. A second break can shorten, never extend. Of what is broken already nothing changes, but the audit keeps that it was asked for.
 CREATE FUNCTION acts.break_locks(
     p_seen bigint, p_wait_ms int, p_resource text[], p_token bigint[], p_after_ms bigint[],
     p_reason text[], p_request_id text[], p_asked text[], p_rules bigint[])
@@ -37,6 +37,8 @@ BEGIN
             verdict := 'not_held';
         ELSIF NOT acts.stands(fence.hold) THEN
             verdict := 'broken';
+            PERFORM acts.audit(t, 'break', fence.resource, fence.owner, fence.token,
+                                    p_reason[i], p_request_id[i], p_asked[i]);
         ELSE
             due := least(fence.break_due, greatest(
                 t, least(fence.deadline,

@@ -95,7 +95,22 @@ async fn operators_break_freeze_and_protect(setup: SetUp) {
     refused.json();
     call(url, &["rejections", "--code", "no-such-code"]).await.with(2);
     let shown = call(url, &["show", "r"]).await.with(0).out();
-    assert!(shown.contains("it hangs"), "{shown}");
+    assert!(shown.contains("it hangs") && shown.contains("worker-b, broken after"), "{shown}");
+    // What is broken stays broken, and that it was asked for is kept.
+    call(url, &["lock", "-r", "s", "--owner", "worker-c"]).await.with(0);
+    let words = ["break", "s", "--now", "--yes", "--reason"];
+    let said = call(url, &[&words[..], &["one"]].concat()).await.with(0).out();
+    assert_eq!(said, "s is broken now\n");
+    let said = call(url, &[&words[..], &["two"]].concat()).await.with(0).out();
+    assert_eq!(said, "s is broken already: nothing has changed\n");
+    let table = call(url, &["audit", "--on", "s"]).await.with(0).out();
+    let heads = table.lines().next().unwrap_or_default();
+    assert!(heads.contains("LOCK OF") && heads.contains(" BY "), "{table}");
+    assert!(table.contains("one") && table.contains("two"), "{table}");
+    let wide = call(url, &["audit", "--on", "s", "-o", "wide"]).await.with(0).out();
+    assert!(wide.contains("CREDENTIAL") && wide.contains("127.0.0.1"), "{wide}");
+    let shown = call(url, &["show", "s"]).await.with(0).out();
+    assert!(shown.contains("\nbroken ") && shown.contains("worker-c, broken after"), "{shown}");
     call(url, &["show", "never-locked"]).await.with(3);
 }
 

@@ -16,6 +16,7 @@ on_both!(
     metrics_count_what_happened,
     only_chosen_resources_are_exported_by_name,
     refused_writes_are_listed_newest_first,
+    refused_writes_have_the_owner_of_their_lock,
     the_record_of_refused_writes_is_bounded,
     a_storm_of_stale_writes_does_not_slow_the_holder,
 );
@@ -225,6 +226,28 @@ async fn refused_writes_are_listed_newest_first(setup: SetUp) {
     for bad in [("reason", "stale"), ("resource", "a/b"), ("cursor", "x"), ("since", "1")] {
         let refused = client.get("/rejections").query(bad.0, bad.1).send().await;
         refused.refused(400, "query-malformed");
+    }
+}
+
+/// Also of a lock that was given back or broken, and that none has followed yet.
+async fn refused_writes_have_the_owner_of_their_lock(setup: SetUp) {
+    let gateway = setup.start().await;
+    let client = gateway.client();
+    for (resource, code) in [("a", "fence-token-released"), ("b", "fence-token-broken")] {
+        let body = json!({ "resource": resource, "owner": format!("of {resource}"), "ttl": "10m" });
+        let lock: fence_core::wire::Lock = client.lock(&body).send().await.expect(201).parse();
+        match resource {
+            "a" => drop(client.release(&lock).send().await.expect(204)),
+            _ => {
+                let why = json!({ "reason": "x" });
+                drop(client.break_lock(resource, &why).send().await.expect(200));
+            }
+        }
+        client.put(resource, "k", "x").under(&lock).send().await.refused(412, code);
+        let of_it = [("resource", resource)];
+        let kept = eventually("it is kept", async || rejections(&client, &of_it).await.pop()).await;
+        let owner = format!("of {resource}");
+        assert_eq!((kept.reason.as_str(), kept.owner), (code, Some(owner)));
     }
 }
 

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use fencegate_client::jobs::{JobStatus, JobView};
+use fencegate_client::jobs::{Cut, JobStatus, JobView};
 use futures::TryStreamExt as _;
 use serde_json::json;
 
@@ -92,7 +92,9 @@ impl Check {
                     text: "it has never run".to_owned(),
                 });
             }
-            found.extend(views.iter().map(judged));
+            for view in &views {
+                found.push(judged(view, super::cut_of(app, view).await?.as_ref()));
+            }
         }
         Ok(found)
     }
@@ -104,16 +106,14 @@ struct Finding {
     text: String,
 }
 
-fn judged(view: &JobView) -> Finding {
+fn judged(view: &JobView, cut: Option<&Cut>) -> Finding {
     let state = &view.state;
     let finding = |level, text: String| Finding { job: view.name.to_string(), level, text };
     let status = view.status();
     if status == JobStatus::Lost {
         let owner = state.running.as_ref().map_or("-", |run| run.owner.as_str());
-        return finding(
-            Level::Critical,
-            format!("the run of {owner} is lost: its lock has ended without a word"),
-        );
+        let how = cut.map_or("its lock has ended without a word".to_owned(), Cut::to_string);
+        return finding(Level::Critical, format!("the run of {owner} is lost: {how}"));
     }
     if view.is_overdue() {
         let last = state.last_success.as_ref().map_or("never".to_owned(), |it| it.slot.to_string());

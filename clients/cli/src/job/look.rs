@@ -190,6 +190,7 @@ const RUN_COLUMNS: &[Column<Run>] = &[
     column("OWNER", |it| it.owner.clone()),
     column("REASON", |it| or_dash(it.reason.clone())),
     wide("HOST", |it| or_dash(it.host.clone())),
+    wide("TOKEN", |it| or_dash(it.fence.clone())),
     wide("ID", |it| it.run.to_string()),
 ];
 
@@ -283,6 +284,7 @@ impl Show {
         line("finished", or_dash(run.finished_at.map(time)))?;
         line("took", or_dash(run.duration_ms.map(shown)))?;
         line("exit", exit(&run))?;
+        line("token", or_dash(run.fence.clone()))?;
         if let Some(reason) = &run.reason {
             line("reason", reason.clone())?;
         }
@@ -309,10 +311,15 @@ async fn status_of(app: &App, name: &JobName, run: &Run) -> Result<String, Failu
     let view = app.client.job_view(name).await?;
     let of_now =
         view.filter(|view| view.state.running.as_ref().is_some_and(|it| it.run == run.run));
+    let cut = match &of_now {
+        Some(view) => super::cut_of(app, view).await?,
+        None => None,
+    };
     Ok(match of_now.map(|view| view.status()) {
         Some(JobStatus::Running) => "running".to_owned(),
         Some(JobStatus::Lost) => {
-            "lost: its lock has ended, and nobody knows what became of it".to_owned()
+            let how = cut.map_or("its lock has ended".to_owned(), |cut| cut.to_string());
+            format!("lost: {how}, and nobody knows what became of it")
         }
         _ => run.status.as_str().to_owned(),
     })

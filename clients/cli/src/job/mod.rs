@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 use fencegate_client::Error;
-use fencegate_client::jobs::JobName;
+use fencegate_client::jobs::{Cut, JobName, JobStatus, JobView};
 
 use self::agent::{Agent, Start};
 use self::check::Check;
@@ -120,5 +120,15 @@ async fn there(app: &App, text: &str) -> Result<JobName, Failure> {
     match parts.items.iter().find_map(|it| JobName::of_resource(it.resource.as_str())) {
         Some(part) => Err(usage(format!("{text} is in parts: say which, such as {part}"))),
         None => Ok(name),
+    }
+}
+
+/// How the lock ended of a run that is lost, as far as the audit says it.
+async fn cut_of(app: &App, view: &JobView) -> Result<Option<Cut>, Failure> {
+    match (&view.state.running, &view.resource) {
+        (Some(run), Some(resource)) if view.status() == JobStatus::Lost => {
+            Ok(app.client.job_cut(run, resource).await?)
+        }
+        _ => Ok(None),
     }
 }

@@ -10,7 +10,7 @@ use fencegate_client::jobs::{
     Begun, CATCH_UP_MAX, Due, Job, JobRun, Mark, RunEnd, RunStatus, is_held,
 };
 use fencegate_client::wire::shown::escaped;
-use fencegate_client::{Body, Error, Lock};
+use fencegate_client::{Body, Error, Lock, LossReason};
 use jiff::Timestamp;
 use tempfile::NamedTempFile;
 
@@ -184,7 +184,7 @@ impl Runner<'_> {
                 }
             };
             let slot = run.slot().clone();
-            let ran = self.one(*run, log, retries > 0, lock, signals, streams).await?;
+            let ran = self.one(*run, log, lock, signals, streams).await?;
             let again = matches!(ran.status, RunStatus::Failed | RunStatus::TimedOut);
             if ran.is_interrupted {
                 return Ok(Turn::Over(ran.end));
@@ -210,7 +210,6 @@ impl Runner<'_> {
         &self,
         run: JobRun,
         log: Option<(NamedTempFile, File)>,
-        may_go_on: bool,
         lock: &Lock,
         signals: &mut Signals,
         streams: &mut Streams,
@@ -230,7 +229,6 @@ impl Runner<'_> {
             }
         };
         let status = record.status.unwrap_or(RunStatus::Failed);
-        record.goes_on = may_go_on && !is_interrupted && status.is_failure();
         // 2. What it wrote: as long as somebody reads it, and the lock holds.
         let was_ended = ran.as_ref().is_ok_and(Outcome::was_ended);
         let given_up = async {
@@ -290,6 +288,11 @@ impl Runner<'_> {
     fn judged(&self, outcome: &Outcome) -> (End, RunEnd) {
         let end = self.session.judge(outcome);
         let (status, reason) = match (outcome.lost, end) {
+            // Somebody has ended it on purpose.
+            (Some(LossReason::Broken), _) => {
+                let words = outcome.words.as_deref().unwrap_or("no reason was heard");
+                (RunStatus::Cancelled, Some(format!("an operator broke its lock: {words}")))
+            }
             (Some(reason), _) => {
                 (RunStatus::Failed, Some(format!("its lock was lost: {}", reason.as_str())))
             }

@@ -256,11 +256,13 @@ def run_key(run: dict[str, Any]) -> str:
 
 
 def leftover(state: dict[str, Any], reason: str | None) -> dict[str, Any] | None:
-    """The run that began and whose end nobody recorded, as the next run marks it."""
+    """The run that began and whose end nobody recorded, as the next run marks it; `reason`: why it was replaced."""
     running = state.get("running")
     if not isinstance(running, dict):
         return None
-    return {**running, "status": "abandoned", **({} if reason is None else {"reason": reason})}
+    if reason is None:
+        return {**running, "status": "abandoned"}
+    return {**running, "status": "cancelled", "reason": f"replaced: {reason}"}
 
 
 def after_start(

@@ -97,11 +97,17 @@ impl Job {
         // 3. Who had begun and has not ended has lost its lock: we have it.
         let was_replaced = replaced.is_some()
             && state.running.as_ref().is_some_and(|run| run.acquired_at == replaced);
-        let why = match &self.overlap {
-            super::Overlap::Replace { reason, .. } if was_replaced => format!("replaced: {reason}"),
-            _ => "its lock ended before it did".to_owned(),
+        let (status, why) = match (&self.overlap, &state.running) {
+            (super::Overlap::Replace { reason, .. }, _) if was_replaced => {
+                (RunStatus::Cancelled, format!("replaced: {reason}"))
+            }
+            (_, Some(run)) => match self.client.job_cut(run, &found.lock).await? {
+                Some(cut) => (cut.status(), cut.to_string()),
+                None => (RunStatus::Abandoned, "its lock ended before it did".to_owned()),
+            },
+            (_, None) => (RunStatus::Abandoned, String::new()),
         };
-        let abandoned = state.abandon(&why);
+        let abandoned = state.abandon(status, &why);
         // 4. The new run.
         let run = Run {
             v: FORM,
@@ -129,7 +135,7 @@ impl Job {
             resumed_from: (self.resumes && found.has_checkpoint && found.attempts > 0)
                 .then(|| format!("{slot}.{}", found.attempts)),
             request: self.request,
-            fence: None,
+            fence: Some(lock.token().to_string()),
             other: Map::new(),
         };
         match is_too_late {
@@ -165,7 +171,7 @@ impl Job {
         if is_too_late {
             return Ok(Begun::Skipped(Box::new(run)));
         }
-        Ok(Begun::Run(Box::new(JobRun::new(self.clone(), name, run, lock))))
+        Ok(Begun::Run(Box::new(JobRun::new(self.clone(), name, run))))
     }
 
     /// Gives what is due instead, oldest first, if that is another slot: others may have begun slots while the lock was

@@ -2,6 +2,7 @@
 //! fenced objects, which `docs/jobs.md` describes; there is no table and no call of the gateway for it.
 
 mod begin;
+mod cut;
 mod function;
 mod inbox;
 mod job;
@@ -14,6 +15,7 @@ mod state;
 mod view;
 
 pub use self::begin::Begun;
+pub use self::cut::Cut;
 pub use self::function::{JobEnd, Running};
 pub use self::job::{CatchUp, Due, Job, OncePolicy, Overlap};
 pub use self::name::{JobName, Part, checkpoint_key};

@@ -94,9 +94,9 @@ impl State {
 
     /// Under the lock of a run that begins, whoever is still said to be running is not: its lock has ended, or ours would
     /// not have been granted. Gives its record, as it is now.
-    pub(crate) fn abandon(&mut self, why: &str) -> Option<Run> {
+    pub(crate) fn abandon(&mut self, status: RunStatus, why: &str) -> Option<Run> {
         let mut left = self.running.take()?;
-        left.status = RunStatus::Abandoned.into();
+        left.status = status.into();
         left.reason = Some(why.to_owned());
         self.ended(&left);
         Some(left)

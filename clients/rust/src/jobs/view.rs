@@ -1,9 +1,12 @@
 //! How jobs are doing, as whoever may read them sees it.
 
+use std::collections::BTreeMap;
+
 use fencegate_wire::Word;
 use fencegate_wire::json::Resource;
 use futures::{Stream, StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
+use uuid::Uuid;
 
 use super::name::{JobName, PREFIX, RUNS, run_key, run_of_key};
 use super::record::{Run, RunStatus};
@@ -165,14 +168,20 @@ impl Client {
     /// [`Error::NotFound`]: there is no such job. Or the gateway cannot be asked.
     pub async fn job_runs(&self, name: &JobName, most: usize) -> Result<Vec<Run>, Error> {
         let resource = name.resource();
-        let newest: Vec<_> =
-            super::prune::runs(self, name).await?.into_keys().rev().take(most).collect();
+        let mut newest: Vec<_> = super::prune::runs(self, name).await?.into_keys().rev().collect();
+        // Those of one second stand there in any order: all of them are read, or none.
+        let last = newest.get(most.saturating_sub(1)).map(|(slot, _)| slot.time());
+        newest.truncate(
+            newest.iter().take_while(|(slot, _)| last.is_none_or(|it| slot.time() >= it)).count(),
+        );
         let read = futures::stream::iter(newest).map(async |(slot, attempt)| {
             let found = self.get(&resource, &run_key(&slot, attempt)).optional().await?;
             found.map(|it| it.json::<Run>()).transpose()
         });
         let runs: Vec<Option<Run>> = read.buffered(AT_ONCE).try_collect().await?;
-        Ok(runs.into_iter().flatten().collect())
+        let mut runs = newest_first(runs.into_iter().flatten().collect());
+        runs.truncate(most);
+        Ok(runs)
     }
 
     /// One run of a job: by `SLOT.ATTEMPT`, by its id, by its slot (the last attempt), or the one that began last.
@@ -190,7 +199,7 @@ impl Client {
                 last.ok_or_else(|| Error::misuse("the job has no run"))?
             }
         };
-        if let Ok(id) = which.parse::<uuid::Uuid>() {
+        if let Ok(id) = which.parse::<Uuid>() {
             let runs = self.job_runs(name, usize::MAX).await?;
             let found = runs.into_iter().find(|run| run.run == id);
             return found.ok_or_else(|| not_found(&which));
@@ -208,6 +217,20 @@ impl Client {
         let newest = attempt.or_else(|| attempts.max()).ok_or_else(|| not_found(&which))?;
         self.get(&resource, &run_key(&slot, newest)).await?.json()
     }
+}
+
+/// By slot and attempt; slots of one second by when their first runs were made, which their ids tell.
+fn newest_first(mut runs: Vec<Run>) -> Vec<Run> {
+    let mut firsts: BTreeMap<Slot, Uuid> = BTreeMap::new();
+    for run in &runs {
+        let first = firsts.entry(run.slot.clone()).or_insert(run.run);
+        *first = run.run.min(*first);
+    }
+    let place = |run: &Run| {
+        (run.slot.time(), firsts.get(&run.slot).copied(), run.slot.clone(), run.attempt)
+    };
+    runs.sort_by_cached_key(|run| std::cmp::Reverse(place(run)));
+    runs
 }
 
 fn not_found(which: &str) -> Error {

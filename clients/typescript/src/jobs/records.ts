@@ -234,7 +234,8 @@ export function runKey(run: RunSummary): string {
 /** The run that began and whose end nobody recorded, as the next run marks it. */
 export function leftover(state: JobDocument | undefined, reason: string | undefined): RunRecord | undefined {
   if (state?.running === undefined) return undefined;
-  return { ...state.running, status: "abandoned", ...(reason === undefined ? {} : { reason }) };
+  if (reason === undefined) return { ...state.running, status: "abandoned" };
+  return { ...state.running, status: "cancelled", reason: `replaced: ${reason}` };
 }
 
 /** The state of a job once this run has begun; or at once, if it is skipped. */

@@ -127,7 +127,7 @@ fn is_held_by(rows: &Rows, resource: &ResourceName, id: LockId) -> bool {
 ///
 /// 0. The rules are others than those under which it was allowed: nothing is decided (I17).
 /// 1. No fence, nobody holds it, or not under this token any more: nothing to break.
-/// 2. Broken before: the same answer again.
+/// 2. Broken before: the same answer again, and an entry in the audit.
 /// 3. Due at the earliest of the due time stored before, `after` from now, and the deadline: a
 ///    second break can shorten, never extend. Not ahead: broken now. Else stored; whoever acts on
 ///    the row after it, or the sweeper, carries it out. The audit keeps it, unless nothing was
@@ -144,9 +144,20 @@ pub fn break_lock(rows: &mut Rows, item: &BreakItem, now: Now) -> BreakVerdict {
     if fence.token != item.token {
         return BreakVerdict::NotHeld;
     }
+    let entry = AuditEntry {
+        owner: Some(fence.owner.clone()),
+        token: Some(fence.token),
+        reason: Some(item.reason.clone()),
+        request_id: Some(item.request_id.clone()),
+        asked: item.by.asked(),
+        ..AuditEntry::about(&item.resource, AuditAction::Break, now.wall)
+    };
     match fence.hold {
         Hold::Released => return BreakVerdict::NotHeld,
-        Hold::Broken => return BreakVerdict::Broken { held_ms: None, ended: None },
+        Hold::Broken => {
+            rows.audit(entry);
+            return BreakVerdict::Broken { held_ms: None, ended: None };
+        }
         Hold::Held | Hold::Draining => {}
     }
     let after_ms = i64::try_from(item.after.as_millis()).unwrap_or(i64::MAX);
@@ -158,20 +169,12 @@ pub fn break_lock(rows: &mut Rows, item: &BreakItem, now: Now) -> BreakVerdict {
     });
     fence.break_due = Some(due);
     let lock = fence.lock;
-    let entry = AuditEntry {
-        owner: Some(fence.owner.clone()),
-        token: Some(fence.token),
-        reason: Some(item.reason.clone()),
-        request_id: Some(item.request_id.clone()),
-        asked: item.by.asked(),
-        ..AuditEntry::about(&item.resource, AuditAction::Break, now.wall)
-    };
     let verdict = if due <= now.wall {
         fence.hold = Hold::Broken;
+        fence.ended_at = Some(now.wall);
         let trace =
             Ended { resource: item.resource.clone(), number: fence.token.get() - number_base };
         BreakVerdict::Broken { held_ms: Some(fence.held_ms(now)), ended: Some(trace) }
-        fence.ended_at = Some(now.wall);
     } else {
         BreakVerdict::Breaking { due_ms: super::rows::millis_between(now.wall, due) }
     };

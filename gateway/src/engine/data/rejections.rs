@@ -114,6 +114,7 @@ async fn store(
             continue;
         }
         tell_ahead(&*ledger, runtime.clock.now(), &batch).await;
+        name_owners(&*ledger, &mut batch).await;
         let count: u64 = batch.iter().map(|one| one.times.unsigned_abs()).sum();
         if let Err(error) = ledger.record_rejections(batch.into()).await {
             tracing::warn!(%error, count, "refused writes could not be recorded");
@@ -122,6 +123,21 @@ async fn store(
         if !closing.is_cancelled() {
             runtime.clock.sleep(REST).await;
         }
+    }
+}
+
+/// Adds whose lock it was that had been released or broken, which the refusal does not know, as long as no other has followed.
+async fn name_owners(ledger: &dyn Ledger, batch: &mut [Rejection]) {
+    let ended = [ErrorCode::FenceTokenReleased.as_str(), ErrorCode::FenceTokenBroken.as_str()];
+    let is_ended = |one: &Rejection| one.owner.is_none() && ended.contains(&one.reason.as_str());
+    let names: Vec<ResourceName> =
+        batch.iter().filter(|one| is_ended(one)).map(|one| one.resource.clone()).collect();
+    if names.is_empty() {
+        return;
+    }
+    let Ok(views) = ledger.views(&names).await else { return };
+    for (one, view) in batch.iter_mut().filter(|one| is_ended(one)).zip(views) {
+        one.owner = view.filter(|view| Some(view.token) == one.token).map(|view| view.owner);
     }
 }
 

@@ -78,7 +78,7 @@ async fn a_run_is_replaced_for_a_reason() {
     let old = end(old).await.with(121);
     assert!(old.err().contains("nothing is recorded of its end"), "{old:?}");
     let runs = runs_of(&gateway, "j").await;
-    assert_eq!(super::words(&runs), [(1, "abandoned"), (2, "succeeded")]);
+    assert_eq!(super::words(&runs), [(1, "cancelled"), (2, "succeeded")]);
     assert_eq!(runs[0].reason.as_deref(), Some("replaced: new build"));
     let audit =
         call(url, &["--json", "audit", "--on", "job:j", "--action", "break"]).await.with(0).json();
@@ -107,7 +107,11 @@ async fn the_checkpoint_and_the_log_of_a_fenced_off_run_bounce() {
     // Nobody could write that it was lost: it is shown so.
     let shown = call(url, &["job", "ls", "--json"]).await.with(0).json();
     assert_eq!(shown["items"][0]["status"], "lost");
-    call(url, &["job", "check", "j"]).await.with(2);
+    let why = "an operator at 127.0.0.1 broke its lock: stuck";
+    let checked = call(url, &["job", "check", "j"]).await.with(2).out();
+    assert!(checked.contains(why), "{checked}");
+    let shown = call(url, &["job", "show", "j"]).await.with(0).out();
+    assert!(shown.contains(&format!("lost: {why}")), "{shown}");
     let next = [
         "job",
         "run",
@@ -120,7 +124,10 @@ async fn the_checkpoint_and_the_log_of_a_fenced_off_run_bounce() {
     ];
     assert_eq!(call(url, &next).await.with(0).out(), "no\n");
     let runs = runs_of(&gateway, "j").await;
-    assert_eq!(super::words(&runs), [(1, "abandoned"), (2, "succeeded")]);
+    assert_eq!(super::words(&runs), [(1, "cancelled"), (2, "succeeded")]);
+    assert_eq!(runs[0].reason.as_deref(), Some(why));
+    assert!(runs[0].fence.is_some(), "its token stands in its record from its start");
+    assert_eq!(state_of(&gateway, "j").await.recent[1].reason.as_deref(), Some(why));
     let log = gateway.client().get("job:j", &runs[0].log_object()).optional().await.unwrap();
     assert!(log.is_none() && runs[0].output.is_none(), "its log was refused");
     let again = call(url, &["job", "break", "j", "--now", "--reason", "x", "--yes"]).await.with(2);
@@ -158,7 +165,7 @@ async fn the_end_of_a_fenced_off_run_changes_nothing() {
     run.finish(&next, RunEnd::new(RunStatus::Succeeded)).await.unwrap();
     next.release().await;
     let runs = runs_of(&gateway, "j").await;
-    assert_eq!(super::words(&runs), [(1, "abandoned"), (2, "succeeded")]);
+    assert_eq!(super::words(&runs), [(1, "cancelled"), (2, "succeeded")]);
     // Whoever had looked before finds the slot done, under the lock.
     let lock = of_ann.lock().unwrap().acquire().await.unwrap();
     let done = of_ann.begin(&lock, &due, None).await.unwrap();
@@ -195,4 +202,48 @@ async fn what_is_too_late_replaces_nothing() {
     assert_eq!(gateway.client().resource("job:j").await.unwrap().state.as_str(), "leased");
     signal("TERM", &[pid(&child)]);
     assert_eq!(end(child).await.signal(), Some(15));
+}
+
+/// A break that leaves a run the time to record its end: somebody has ended it, so it has not failed.
+#[tokio::test]
+async fn a_run_that_is_broken_in_time_is_cancelled() {
+    let gateway = Dev::start().await;
+    let url = gateway.url();
+    // It hears of the break by an event, and ends the command once the grace begins.
+    let terms = ["--ttl", "10h", "--grace", "20"];
+    let run = begun(url, &terms, "echo begun; exec sleep 1000").await;
+    let words = ["job", "break", "j", "--after", "26s", "--reason", "OPS-7", "--yes"];
+    call(url, &words).await.with(0);
+    let ended = end(run).await.with(121);
+    assert!(ended.err().contains("an operator broke it: OPS-7"), "{ended:?}");
+    let runs = runs_of(&gateway, "j").await;
+    assert_eq!(super::words(&runs), [(1, "cancelled")]);
+    assert_eq!(runs[0].reason.as_deref(), Some("an operator broke its lock: OPS-7"));
+    assert_eq!(state_of(&gateway, "j").await.failures_in_row, 0);
+}
+
+/// Slots of one second are told apart by their ids, of which no order is known; their runs are, by when they were made.
+#[tokio::test]
+async fn runs_of_one_second_are_in_the_order_in_which_they_were_made() {
+    let gateway = Dev::start().await;
+    let client = gateway.client();
+    let job = client.job("j");
+    let mut made = Vec::new();
+    for _ in 0..24 {
+        let due = job.due().await.unwrap().remove(0);
+        let lock = job.lock().unwrap().acquire().await.unwrap();
+        let Begun::Run(run) = job.begin(&lock, &due, None).await.unwrap() else {
+            panic!("not begun")
+        };
+        made.push(run.finish(&lock, RunEnd::new(RunStatus::Succeeded)).await.unwrap());
+        lock.release().await;
+    }
+    let slots: std::collections::BTreeSet<_> = made.iter().map(|run| run.slot.time()).collect();
+    assert!(slots.len() < made.len() / 2, "most share their second: {slots:?}");
+    let ids: Vec<_> = made.iter().map(|run| run.run).collect();
+    let read: Vec<_> = runs_of(&gateway, "j").await.iter().map(|run| run.run).collect();
+    assert_eq!(read, ids);
+    let name = JobName::new("j").unwrap();
+    let newest = client.job_runs(&name, 1).await.unwrap();
+    assert_eq!(newest.iter().map(|run| run.run).collect::<Vec<_>>(), ids[23..]);
 }

@@ -177,7 +177,7 @@ pub async fn a_grant_of_several_resources_is_audited_on_each(ledger: &dyn Ledger
     );
 }
 
-/// When asked for, with the reason, and when it came due; not what shortened nothing.
+/// When asked for, with the reason, and when it came due, also of what is broken already; not what shortened nothing.
 pub async fn breaks_are_audited(ledger: &dyn Ledger) {
     let ann = held(ledger, "r", 10).await;
     for after in [3_600_000, 7_200_000, 3_600_000, 30] {
@@ -188,7 +188,14 @@ pub async fn breaks_are_audited(ledger: &dyn Ledger) {
     break_one(ledger, &ann, 0).await;
     assert_eq!(
         story(ledger).await,
-        ["grant r ann - 10", "break r ann - 10", "break r ann - 10", "broken r ann - 10"]
+        [
+            "grant r ann - 10",
+            "break r ann - 10",
+            "break r ann - 10",
+            "broken r ann - 10",
+            "break r ann - 10",
+            "break r ann - 10",
+        ]
     );
     for (_, entry) in found(ledger, all()).await {
         let asked = (entry.reason.as_deref(), entry.request_id.as_deref());
