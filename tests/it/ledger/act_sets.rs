@@ -255,6 +255,9 @@ async fn a_migration_gives_way_to_an_idle_transaction() {
             "ALTER TABLE fencegate.locks DROP COLUMN credential, DROP COLUMN credential_ends_us;
              DROP TABLE fencegate.own_time; DROP FUNCTION fencegate.check_own_time();
              DROP TABLE fencegate.agreed_before;
+             ALTER TABLE fencegate.fences DROP COLUMN ended_at CASCADE;
+             ALTER TABLE fencegate.grants DROP COLUMN previous_end, DROP COLUMN previous_ended_at;
+             DROP DOMAIN fencegate.grant_end;
              DELETE FROM fencegate._sqlx_migrations WHERE version > 15",
         )
         .await;
