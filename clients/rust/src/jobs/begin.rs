@@ -95,18 +95,7 @@ impl Job {
             return Err(Error::misuse(text));
         }
         // 3. Who had begun and has not ended has lost its lock: we have it.
-        let was_replaced = replaced.is_some()
-            && state.running.as_ref().is_some_and(|run| run.acquired_at == replaced);
-        let (status, why) = match (&self.overlap, &state.running) {
-            (super::Overlap::Replace { reason, .. }, _) if was_replaced => {
-                (RunStatus::Cancelled, format!("replaced: {reason}"))
-            }
-            (_, Some(run)) => match self.client.job_cut(run, &found.lock).await? {
-                Some(cut) => (cut.status(), cut.to_string()),
-                None => (RunStatus::Abandoned, "its lock ended before it did".to_owned()),
-            },
-            (_, None) => (RunStatus::Abandoned, String::new()),
-        };
+        let (status, why) = self.left(&state, &found.lock, replaced).await?;
         let abandoned = state.abandon(status, &why);
         // 4. The new run.
         let run = Run {
@@ -172,6 +161,28 @@ impl Job {
             return Ok(Begun::Skipped(Box::new(run)));
         }
         Ok(Begun::Run(Box::new(JobRun::new(self.clone(), name, run))))
+    }
+
+    /// What the run counts as that had begun and has not ended, if there is one, and why.
+    async fn left(
+        &self,
+        state: &State,
+        lock: &Resource,
+        replaced: Option<Timestamp>,
+    ) -> Result<(RunStatus, String), Error> {
+        let unknown = (RunStatus::Abandoned, "its lock ended before it did".to_owned());
+        let Some(run) = &state.running else { return Ok(unknown) };
+        match &self.overlap {
+            super::Overlap::Replace { reason, .. }
+                if replaced.is_some() && run.acquired_at == replaced =>
+            {
+                Ok((RunStatus::Cancelled, format!("replaced: {reason}")))
+            }
+            _ => {
+                let cut = self.client.job_cut(run, lock).await?;
+                Ok(cut.map_or(unknown, |cut| (cut.status(), cut.to_string())))
+            }
+        }
     }
 
     /// Gives what is due instead, oldest first, if that is another slot: others may have begun slots while the lock was

@@ -311,6 +311,14 @@ fn is_above(token: Token, fence: Token) -> bool {
     token > fence || (mutants::is(Mutant::SealEqualToken) && token == fence)
 }
 
+fn action(kind: SealKind) -> AuditAction {
+    match kind {
+        SealKind::Lock => AuditAction::Grant,
+        SealKind::Transfer { .. } => AuditAction::Transfer,
+        SealKind::Fence { .. } => AuditAction::Fence,
+    }
+}
+
 /// Step 5 for one resource. Returns what was taken over, if it was a lock and had not been given back
 /// before.
 fn raise(
@@ -346,11 +354,6 @@ fn raise(
             .then(|| TakenOver { resource: resource.clone(), held_ms: before.held_ms(now) });
     }
     let ordinal = before.as_ref().map_or(0, |fence| fence.grants) + 1;
-    let action = match item.kind {
-        SealKind::Lock => AuditAction::Grant,
-        SealKind::Transfer { .. } => AuditAction::Transfer,
-        SealKind::Fence { .. } => AuditAction::Fence,
-    };
     let ended = before.as_ref().filter(|fence| fence.hold.stands());
     let end = before.as_ref().map(|fence| fence.end(item.kind, rows.guard.floor, now));
     let (previous_end, previous_ended_at) = end.unwrap_or_default();
@@ -368,7 +371,7 @@ fn raise(
             principal: item.principal.as_ref().map(ToString::to_string),
             writers: writers_text(&item.writers),
         }),
-        ..AuditEntry::about(resource, action, now.wall)
+        ..AuditEntry::about(resource, action(item.kind), now.wall)
     });
     rows.grants.insert(
         (resource.clone(), token),
