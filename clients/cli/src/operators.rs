@@ -101,7 +101,7 @@ impl BreakLock {
         let was_broken = before.state == LockState::Broken
             && (before.state.as_str(), before.acquired_at)
                 == (resource.state.as_str(), resource.acquired_at);
-        let word = if was_broken { "broken already: nothing has changed" } else { &word };
+        let word = if was_broken { "is broken already: nothing has changed" } else { &word };
         tell(app, &resource, word)
     }
 }

@@ -100,7 +100,7 @@ async fn operators_break_freeze_and_protect(setup: SetUp) {
     call(url, &["lock", "-r", "s", "--owner", "worker-c"]).await.with(0);
     let words = ["break", "s", "--now", "--yes", "--reason"];
     let said = call(url, &[&words[..], &["one"]].concat()).await.with(0).out();
-    assert_eq!(said, "s is broken now\n");
+    assert_eq!(said, "s is broken\n");
     let said = call(url, &[&words[..], &["two"]].concat()).await.with(0).out();
     assert_eq!(said, "s is broken already: nothing has changed\n");
     let table = call(url, &["audit", "--on", "s"]).await.with(0).out();

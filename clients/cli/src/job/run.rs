@@ -184,7 +184,7 @@ impl Runner<'_> {
                 }
             };
             let slot = run.slot().clone();
-            let ran = self.one(*run, log, lock, signals, streams).await?;
+            let ran = self.one(*run, log, retries > 0, lock, signals, streams).await?;
             let again = matches!(ran.status, RunStatus::Failed | RunStatus::TimedOut);
             if ran.is_interrupted {
                 return Ok(Turn::Over(ran.end));
@@ -210,6 +210,7 @@ impl Runner<'_> {
         &self,
         run: JobRun,
         log: Option<(NamedTempFile, File)>,
+        may_go_on: bool,
         lock: &Lock,
         signals: &mut Signals,
         streams: &mut Streams,
@@ -229,6 +230,7 @@ impl Runner<'_> {
             }
         };
         let status = record.status.unwrap_or(RunStatus::Failed);
+        record.goes_on = may_go_on && !is_interrupted && status.is_failure();
         // 2. What it wrote: as long as somebody reads it, and the lock holds.
         let was_ended = ran.as_ref().is_ok_and(Outcome::was_ended);
         let given_up = async {

@@ -124,7 +124,7 @@ impl Job {
             resumed_from: (self.resumes && found.has_checkpoint && found.attempts > 0)
                 .then(|| format!("{slot}.{}", found.attempts)),
             request: self.request,
-            fence: Some(lock.token().to_string()),
+            fence: None,
             other: Map::new(),
         };
         match is_too_late {
@@ -160,7 +160,7 @@ impl Job {
         if is_too_late {
             return Ok(Begun::Skipped(Box::new(run)));
         }
-        Ok(Begun::Run(Box::new(JobRun::new(self.clone(), name, run))))
+        Ok(Begun::Run(Box::new(JobRun::new(self.clone(), name, run, lock))))
     }
 
     /// What the run counts as that had begun and has not ended, if there is one, and why.

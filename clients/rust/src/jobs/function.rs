@@ -148,6 +148,7 @@ impl Job {
                     RunEnd { reason: Some(error.to_string()), ..RunEnd::new(RunStatus::Failed) }
                 }
             };
+            let end = RunEnd { goes_on: result.is_err() && left > 0, ..end };
             // Whoever keeps what it was given of the run keeps a copy: the end is written once.
             let run = Arc::try_unwrap(run).unwrap_or_else(|kept| kept.copy());
             let slot = run.slot().clone();

@@ -165,7 +165,7 @@ pub struct Run {
     /// The request for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Uuid>,
-    /// Its fence token.
+    /// Its fence token, once it is no secret any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<String>,
     /// What a newer version has written beside.

@@ -1,5 +1,6 @@
 //! A run that has begun, and its end: one commit has its record, its log, its slot, and what is not kept any more.
 
+use fencegate_wire::Token;
 use jiff::Timestamp;
 
 use super::begin::{put, settled};
@@ -20,6 +21,7 @@ pub struct JobRun {
     job: Job,
     name: JobName,
     run: Run,
+    token: Token,
     began_ms: u64,
 }
 
@@ -36,6 +38,8 @@ pub struct RunEnd {
     pub reason: Option<String>,
     /// What is known of its output.
     pub output: Option<Output>,
+    /// Whether another run follows under the same lock: then its token is a secret still.
+    pub goes_on: bool,
     /// Its log, if it is short. A long one is put before, under the name that [`Run::log_object`] gives.
     pub log: Option<bytes::Bytes>,
 }
@@ -48,8 +52,8 @@ impl RunEnd {
 }
 
 impl JobRun {
-    pub(crate) fn new(job: Job, name: JobName, run: Run) -> Self {
-        Self { job, name, run, began_ms: now_ms() }
+    pub(crate) fn new(job: Job, name: JobName, run: Run, lock: &Lock) -> Self {
+        Self { job, name, run, token: lock.token(), began_ms: now_ms() }
     }
 
     /// The same once more.
@@ -58,6 +62,7 @@ impl JobRun {
             job: self.job.clone(),
             name: self.name.clone(),
             run: self.run.clone(),
+            token: self.token,
             began_ms: self.began_ms,
         }
     }
@@ -98,7 +103,7 @@ impl JobRun {
     /// [`Error::LockLost`]: nothing was recorded, and what the run wrote after its lock was lost has no effect, either.
     /// [`Error::OutcomeUnknown`]: nobody can say whether it was recorded. Or the gateway cannot be asked.
     pub async fn finish(self, lock: &Lock, end: RunEnd) -> Result<Run, Error> {
-        let Self { job, name, mut run, began_ms } = self;
+        let Self { job, name, mut run, token, began_ms } = self;
         let resource = name.resource();
         // 1. The record, as it will be.
         let status = end.status.unwrap_or(RunStatus::Failed);
@@ -107,6 +112,7 @@ impl JobRun {
         run.duration_ms = Some(now_ms().saturating_sub(began_ms));
         (run.exit, run.signal, run.output) = (end.exit, end.signal, end.output);
         run.reason = end.reason.map(|reason| reason.chars().take(REASON_CHARS_MAX).collect());
+        run.fence = Some(token.to_string()).filter(|_| !end.goes_on);
         // 2. The state is still the one that our own start left, or the lock is not ours any more.
         let found = job.client.get(&resource, STATE).optional().await?;
         let gone = || Error::GatewayFault(Details::local("the state of the job is gone"));

@@ -394,7 +394,6 @@ class Part<T> {
       ...(pid > 0 && { pid }),
       ...(program !== undefined && { program }),
       trigger,
-      fence: lock.token,
       acquired_at: (await lockOf(this.#inner, resource)).acquired_at,
       ...(isLate
         ? { started_at: nowText(), finished_at: nowText(), reason: "it was too late for this slot" }
@@ -440,7 +439,7 @@ class Part<T> {
     const checkpoint = new Checkpoint(lock, `checkpoints/${slot}`);
     const run: Run = { id, job, slot, attempt, shard, shards, isResumed, checkpoint, lock, signal };
     const ended = async (status: RunStatus, reason?: string): Promise<RunRecord> => {
-      const took = { finished_at: nowText(), duration_ms: time.now() - beganMs };
+      const took = { finished_at: nowText(), duration_ms: time.now() - beganMs, fence: lock.token };
       const made = { ...record, status, ...took, ...(reason !== undefined && { reason }) };
       await end(made);
       return made;

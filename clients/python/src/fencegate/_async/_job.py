@@ -357,7 +357,6 @@ class _Part(Generic[T]):
         if self._shard is not None:
             record["shard"], record["shards"] = self._shard
         record |= {"slot": named, "attempt": attempt, "status": "started", "owner": lock.owner, **about_here()}
-        record["fence"] = lock.token
         record |= {"trigger": trigger, "acquired_at": (await _lock_of(self._caller, self._resource)).get("acquired_at")}
         commit, checkpoint, is_resumed = lock.commit(), f"checkpoints/{named}", False
         if left is not None:
@@ -410,8 +409,7 @@ class _Part(Generic[T]):
 
         async def end(status: str, reason: str | None, within: str | None = None) -> None:
             record.update(status=status, finished_at=now_text(), duration_ms=clock.now_ms() - began_ms)
-            if reason is not None:
-                record["reason"] = reason
+            record.update({"fence": run.lock.token} if reason is None else {"fence": run.lock.token, "reason": reason})
             await self._end(run.lock, record, state, kept, tag, within)
 
         try:
