@@ -1,4 +1,5 @@
 //! Starts while something is away: what the gateway can do without, and what it waits for.
+#![expect(clippy::disallowed_methods, reason = "a test starts tasks of its own")]
 #![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
 
 use std::sync::Arc;
