@@ -1,6 +1,6 @@
 #!/bin/sh
-# What takes too long for every change: wrong Python and TypeScript clients, each of which a scenario must catch, and 20
-# minutes of chaos with each client. Wants what `tests/run.sh` has installed. Takes more than an hour.
+# What takes too long for every change: 1,000 waits for a lock in each program, wrong Python and TypeScript clients, each of
+# which a scenario must catch, and 20 minutes of chaos with each client. Wants what `tests/run.sh` has installed. Takes more than an hour.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -13,6 +13,11 @@ FENCE_TEST_GATEWAY=$target/debug/fencegate
 FENCE_TEST_CONFORMANCE=$target/debug/fencegate-conformance
 export FENCE_TEST_GATEWAY FENCE_TEST_CONFORMANCE
 
+for driver in "$target/debug/rust-driver" "$target/tools/python/bin/python -m fencegate.testing.driver" \
+    'node clients/typescript/dist/testing/driver.js'; do
+    say "waits of any length: $driver"
+    FENCE_TEST_LONG=1 "$FENCE_TEST_CONFORMANCE" run --driver "$driver" --only any-wait
+done
 say 'wrong clients: Python'
 clients/python/tests/wrong/run.sh "$target/tools/python"
 say 'wrong clients: TypeScript'

@@ -9,8 +9,9 @@ use crate::driver::Driver;
 use crate::scenarios::Scenario;
 use crate::script::Script;
 
-/// How long a scenario may take on the machine. Only one that hangs needs it.
+/// How long a scenario may take on the machine. Only one that hangs needs it. In their long form some take many minutes.
 const PATIENCE: Duration = Duration::from_secs(300);
+const LONG_PATIENCE: Duration = Duration::from_secs(3600);
 
 /// How a scenario went.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,13 +69,19 @@ impl Target {
     }
 }
 
+/// Tells whether surveys are played in full length.
+pub fn is_long() -> bool {
+    std::env::var_os("FENCE_TEST_LONG").is_some()
+}
+
 /// Plays one scenario.
 pub async fn play(target: &Target, scenario: &Scenario) -> Outcome {
-    let ended = tokio::time::timeout(PATIENCE, played(target, scenario)).await;
+    let patience = if is_long() { LONG_PATIENCE } else { PATIENCE };
+    let ended = tokio::time::timeout(patience, played(target, scenario)).await;
     match ended {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(error)) => Outcome::Failed(failure(format!("{error:#}"))),
-        Err(_) => Outcome::Failed(failure(format!("it hangs: nothing came of it in {PATIENCE:?}"))),
+        Err(_) => Outcome::Failed(failure(format!("it hangs: nothing came of it in {patience:?}"))),
     }
 }
 

@@ -60,7 +60,13 @@ pub(super) const ALL: &[Mutant] = &[
     mutant(
         "counts-the-wait",
         "gives out what a wait has left of the ttl",
-        &["acquire-waited-long", "elect-waited-long"],
+        &[
+            "acquire-waited-long",
+            "any-wait",
+            "any-wait-of-a-candidate",
+            "any-wait-with-grace",
+            "elect-waited-long",
+        ],
     ),
     mutant(
         "stalls-before-work",
@@ -140,6 +146,11 @@ pub(super) const ALL: &[Mutant] = &[
     ),
     mutant("renews-thousands", "renews more than 1,000 at once", &["renew-many"]),
     mutant("loses-by-any-refusal", "is lost by any refusal of a renewal", &["lost-not-by-others"]),
+    mutant(
+        "forgets-the-reason",
+        "tells nothing of why an operator breaks it",
+        &["broken-says-why"],
+    ),
     mutant("ignores-refused-renewals", "is not lost by a refused renewal", &["lost-by-renewal"]),
     mutant(
         "ignores-refused-writes",

@@ -24,6 +24,7 @@ mod unknown;
 mod updates;
 mod uploads;
 mod waiting;
+mod waits;
 mod watching;
 mod writes;
 
@@ -77,6 +78,7 @@ pub fn all() -> Vec<Scenario> {
     [
         acquire::ALL,
         waiting::ALL,
+        waits::ALL,
         giving_up::ALL,
         renewing::ALL,
         s3::ALL,

@@ -141,6 +141,17 @@ impl Script {
         }
     }
 
+    /// Tells whether an event of this name has come; others are passed over.
+    pub async fn happened(&mut self, name: &str) -> Result<bool> {
+        self.settle().await?;
+        while let Some(event) = self.events.pop_front() {
+            if event["event"] == name {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Looks that no such event has come.
     pub async fn no_event(&mut self, name: &str) -> Result<()> {
         self.settle().await?;

@@ -316,7 +316,7 @@ def test_a_run_takes_the_place_of_another_and_says_why(fencegate_url: str, fence
             hanging.result()
     assert (end.status, end.value) == ("succeeded", 2)
     left = kept(fencegate, job)[f"runs/{SLOT}.1.json"]
-    assert (left["status"], left["reason"]) == ("abandoned", "it hangs")
+    assert (left["status"], left["reason"]) == ("cancelled", "replaced: it hangs")
 
 
 def test_runs_beyond_those_that_are_kept_go_and_their_slots_are_refused(fencegate: Fencegate, job: str) -> None:

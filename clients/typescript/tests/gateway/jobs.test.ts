@@ -284,7 +284,7 @@ test("a run takes the place of another, and says why", async () => {
   const end = await replacing.run((run) => run.attempt);
   assert.deepEqual([end.status, end.value], ["succeeded", 2]);
   const left = (await kept(other, name)).run(SLOT);
-  assert.deepEqual([left.status, left.reason], ["abandoned", "it hangs"]);
+  assert.deepEqual([left.status, left.reason], ["cancelled", "replaced: it hangs"]);
   await fg.close("1s");
   assert.ok((await hanging) instanceof LockLost);
 });

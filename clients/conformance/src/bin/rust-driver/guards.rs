@@ -108,6 +108,7 @@ pub struct Wish {
     #[serde(default)]
     ordered: bool,
     stall_after: Option<String>,
+    grace: Option<String>,
     attempts: Option<u32>,
     inside: Option<String>,
     on_lost: Option<String>,
@@ -152,6 +153,9 @@ impl Wish {
         }
         if self.ordered {
             builder = builder.ordered();
+        }
+        if let Some(grace) = &self.grace {
+            builder = builder.grace(duration(grace)?);
         }
         if let Some(stall_after) = &self.stall_after {
             builder = builder.stall_after(duration(stall_after)?);

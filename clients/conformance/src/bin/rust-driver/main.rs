@@ -32,7 +32,7 @@ struct Cli {
 /// What this driver has beyond what all need.
 const FEATURES: &[&str] = &[
     "run", "deadlock", "download", "events", "elect", "stop", "observe", "shards", "upstream",
-    "stall", "watch", "s3",
+    "stall", "watch", "s3", "grace",
 ];
 
 /// Does what the commands on its standard input say, until they end.

@@ -87,6 +87,11 @@ export default [
     "// 1. The clock first: a process that was stopped learns it before anything else happens (CC37).",
     'const dueMs = this.lease.dueMs;\n    if (is("renews-before-looking") && dueMs !== null && dueMs <= this.inner.time.now()) beginRenewal(this, this.inner.time.now());',
   ],
+  [
+    "guard/held.ts",
+    'if (typeof words === "string") this.#words = words;',
+    'if (typeof words === "string" && !is("forgets-the-reason")) this.#words = words;',
+  ],
   ["guard/registry.ts", "if (isLate) for", 'if (isLate && !is("renews-before-looking")) for'],
   [
     "acquire/acquire.ts",
