@@ -21,7 +21,7 @@ const GO_ON: &[u8] = b"HTTP/1.1 100";
 pub struct Seen {
     method: String,
     /// Its path and query.
-    target: String,
+    pub target: String,
     head: String,
     /// The status of the answer, once it has come.
     pub status: Option<u16>,
