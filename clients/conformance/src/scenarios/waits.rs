@@ -176,8 +176,12 @@ impl Line {
         }
     }
 
-    /// Goes on for two ttls; its holder has so much left all the time.
+    /// Goes on for two ttls; its holder has so much left all the time, and at first for two more answers that take as long as
+    /// the one that it goes by.
     async fn keep(&mut self, s: &mut Script, grace_ms: u64) -> Result<()> {
+        let (left_ms, took_ms) = (self.left_ms(s.now()), s.now() - self.confirmed);
+        let needed_ms = grace_ms + 2 * took_ms;
+        ensure!(left_ms > needed_ms, "{left_ms} ms were left, and {needed_ms} ms are needed");
         let end = s.now() + 2 * self.wait.ttl_ms;
         while s.now() < end {
             let left_ms = self.left_ms(s.now());
