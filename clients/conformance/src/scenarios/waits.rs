@@ -41,7 +41,7 @@ const SHORT: u64 = 12;
 const LONG: u64 = 1000;
 /// Round trips, in milliseconds.
 const ROUND_TRIPS_MS: [u64; 3] = [0, 50, 200];
-/// Time between looks whether a candidate leads, in milliseconds.
+/// Time between looks whether a candidate leads while no answer is on its way, in milliseconds.
 const LOOK_MS: u64 = 10;
 /// The ttl of an election, in milliseconds.
 const ELECTED_MS: u64 = 30_000;
@@ -269,7 +269,9 @@ async fn led(s: &mut Script, name: &str, wait: Wait) -> Result<()> {
     while !s.happened("leading").await? {
         ensure!(s.now() < late, "it does not lead");
         let soon = s.now() + LOOK_MS;
-        line.go_on(s, soon, None).await?;
+        let next = line.on_their_way.first().map_or(soon, |(at, ..)| *at);
+        line.go_on(s, next, None).await?;
+        line.answer(s.now()).await?;
     }
     line.keep(s, 0).await?;
     s.no_event("stopping").await?;
