@@ -11,7 +11,7 @@ import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 
 /** The most bytes of the main entry as browsers get it, minified and compressed. */
-const BYTES_MAX = 34_000;
+const BYTES_MAX = 34_500;
 
 const here = resolve(import.meta.dirname ?? new URL(".", import.meta.url).pathname, "../..");
 const folder = join(mkdtempSync(join(tmpdir(), "fencegate-trial-")), "app");
