@@ -19,7 +19,7 @@ use reqwest::header::{AUTHORIZATION, CONTENT_LENGTH, HeaderMap, HeaderValue, RET
 use self::answer::{Answer, Foreign, JSON_BYTES_MAX, Nothing, Reply, causes};
 use self::credential::Credential;
 use self::request::Request;
-use self::unreached::Unreached;
+
 use self::urls::Urls;
 use crate::clock::ms;
 use crate::error::{Details, Error};
@@ -55,7 +55,7 @@ pub(crate) struct Transport {
     pub(crate) patience: Patience,
     /// What the gateway says that it needs for an answer, if it was asked (CC9).
     answer_within_ms: AtomicU64,
-    /// Whether anything has ever answered. What fails before that for good is not tried again.
+    /// Set once anything has answered. A request that fails for good before is not tried again.
     was_reached: AtomicBool,
 }
 
@@ -150,7 +150,7 @@ impl Transport {
             }
             Err(reply) => reply,
         };
-        Err(self.concluded(place, reply))
+        Err(self.concluded(place, reply, &request.method))
     }
 
     async fn send_once(&self, request: &Request, id: &str) -> Reply {
@@ -159,7 +159,7 @@ impl Transport {
             Ok(response) => self.judge(response, id).await,
             Err(reply) => reply,
         };
-        self.concluded(place, reply)
+        self.concluded(place, reply, &request.method)
     }
 
     /// Sends a request to the gateway that is asked now, and gives the head of the answer.
@@ -185,14 +185,14 @@ impl Transport {
     }
 
     /// Looks elsewhere next, if that is better. Before anything has ever answered, a cause that no wait can mend ends the
-    /// call, once it holds for each of the gateways: the request reached none of them.
-    fn concluded(&self, place: usize, reply: Reply) -> Reply {
+    /// call, once it holds for each of the gateways.
+    fn concluded(&self, place: usize, reply: Reply, method: &reqwest::Method) -> Reply {
         if is_elsewhere_better(&reply) {
             self.urls.avoid(place);
         }
         match reply {
             Reply::Nothing(nothing)
-                if nothing.unreached.is_some_and(Unreached::lasts)
+                if unreached::ends_call(&nothing, method)
                     && !self.was_reached.load(Ordering::Relaxed)
                     && self.urls.are_all_closed(place) =>
             {

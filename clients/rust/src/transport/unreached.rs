@@ -1,8 +1,9 @@
 //! Causes for which no gateway is reached: those that pass, and those that no wait can mend.
 
+use reqwest::Method;
 use rustls::{AlertDescription, CertificateError};
 
-use crate::transport::answer::causes;
+use super::answer::{Nothing, causes};
 
 /// Cause for which no gateway was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +28,13 @@ impl Unreached {
     pub(crate) fn lasts(self) -> bool {
         !matches!(self, Self::Away | Self::Name)
     }
+}
+
+/// Tells if such a failure ends a call that nothing has ever answered. A request that changes something goes on being asked
+/// after if any of it may have been sent: that it took no effect is not known.
+pub(super) fn ends_call(nothing: &Nothing, method: &Method) -> bool {
+    let is_harmless = !nothing.was_sent || method.is_safe();
+    is_harmless && nothing.unreached.is_some_and(Unreached::lasts)
 }
 
 /// Cause for which an attempt at this base URL got no answer, and the text of it.
@@ -100,5 +108,27 @@ fn of_tls(error: &rustls::Error) -> Option<Unreached> {
             | Alert::AccessDenied,
         ) => Some(Unreached::Certificate),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_have_been_sent_to_change_something_is_asked_after() {
+        let ends = |was_sent, unreached, method| {
+            let nothing = Nothing { was_sent, timed_out: false, unreached, detail: String::new() };
+            ends_call(&nothing, &method)
+        };
+        for cause in [Unreached::Untrusted, Unreached::NoTls, Unreached::Certificate] {
+            assert!(
+                !ends(true, Some(cause), Method::PUT) && !ends(true, Some(cause), Method::POST)
+            );
+            assert!(ends(true, Some(cause), Method::GET) && ends(false, Some(cause), Method::PUT));
+        }
+        for cause in [None, Some(Unreached::Away), Some(Unreached::Name)] {
+            assert!(!ends(false, cause, Method::GET), "{cause:?} may pass");
+        }
     }
 }

@@ -133,7 +133,7 @@ impl Base {
         Ok(Self { text, is_loopback: is_loopback(&url) })
     }
 
-    /// Whether it speaks TLS.
+    /// Tells if TLS is spoken there.
     pub(crate) fn is_https(&self) -> bool {
         self.text.starts_with("https:")
     }

@@ -83,14 +83,18 @@ export class Transport {
     const place = urls.current(time.now());
     const reply = await this.#send(urls.at(place), request, id, signal, isMeant);
     if (isElsewhereBetter(reply)) urls.avoid(place, time.now());
-    if (reply.is === "nothing") return this.#concluded(place, reply);
+    if (reply.is === "nothing") return this.#concluded(place, reply, request);
     if (reply.is !== "unsendable") this.#wasReached = true;
     return reply;
   }
 
-  /** What no wait can mend ends a call, if nothing has ever answered and it is so of all gateways. */
-  #concluded(place: number, reply: Nothing): Failure {
+  /**
+   * Ends a call for a cause that no wait can mend, if nothing has ever answered and it is so of all gateways. Not one whose
+   * request changes something and may have been sent: that it took no effect is not known.
+   */
+  #concluded(place: number, reply: Nothing, request: Request): Failure {
     if (!reply.lasts || this.#wasReached) return reply;
+    if (reply.wasSent && request.method !== "GET" && request.method !== "HEAD") return reply;
     this.#closed.add(place);
     if (this.#closed.size < this.#options.urls.count) return reply;
     return { is: "unsendable", error: new Unavailable({ detail: reply.detail }) };

@@ -68,6 +68,19 @@ test("other certificates are trusted, and one is shown, as the environment says"
       const error = await failure(new Fencegate(noTls, { callTimeout: "1h", ...options }).status());
       assert.ok(error instanceof Unavailable && error.message.includes(`no TLS is spoken at ${noTls}`), String(error));
     }
+    // Where it is not known that nothing was sent, what changes something is asked for again, as its outcome is not known.
+    const [over, broken] = [new AbortController(), Object.assign(new Error("broken"), { code: "EPROTO" })];
+    let asked = 0;
+    const breaks = (): Promise<never> => {
+      asked += 1;
+      return Promise.reject(new TypeError("failed", { cause: broken }));
+    };
+    const acquiring = failure(
+      new Fencegate(noTls, { callTimeout: "1h", fetch: breaks }).acquire("r", { signal: over.signal }),
+    );
+    await until(() => asked > 1);
+    over.abort();
+    await acquiring;
     plain.close();
     const nobody = await failure(new Fencegate("http://127.0.0.1:1", { retries: false }).status());
     assert.match(String(nobody), /no gateway answers at http:\/\/127\.0\.0\.1:1: /);

@@ -132,7 +132,7 @@ class AsyncTransport:
             timed_out = isinstance(error, httpx2.TimeoutException)
             lasts, detail = why(base.text, error)
             failure = Nothing(False, timed_out, detail)
-            return base, self._lasting(base, failure) if lasts else failure
+            return base, self._lasting(base, failure, request) if lasts else failure
         except NoHead as error:
             return base, Nothing(True, True, str(error))
         except httpx2.TimeoutException:
@@ -140,7 +140,7 @@ class AsyncTransport:
         except httpx2.TransportError as error:
             lasts, detail = why(base.text, error)
             if lasts:
-                return base, self._lasting(base, Nothing(True, False, detail))
+                return base, self._lasting(base, Nothing(True, False, detail), request)
             return base, Nothing(True, False, f"no answer from {base.text}: {error}")
         except errors.FenceError as error:
             # The body cannot be read on; its beginning may have been sent.
@@ -152,9 +152,14 @@ class AsyncTransport:
         built.extensions["timeout"]["read"] = self._settings.idle_ms / 1000
         return base, AsyncAnswer(response, built.extensions["timeout"])
 
-    def _lasting(self, base: Base, failure: Nothing) -> Failure:
-        """What no wait can mend ends the call, if nothing has ever answered and it is so of all gateways."""
+    def _lasting(self, base: Base, failure: Nothing, request: Request) -> Failure:
+        """Ends a call for a cause that no wait can mend, if nothing has ever answered and it is so of all gateways.
+
+        Not one whose request changes something and may have been sent: that it took no effect is not known.
+        """
         self._closed.add(base.place)
+        if failure.was_sent and request.method not in ("GET", "HEAD"):
+            return failure
         if self._was_reached or len(self._closed) < len(self._settings.urls.all):
             return failure
         return Unsendable(errors.Unavailable(failure.detail))
