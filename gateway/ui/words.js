@@ -80,7 +80,7 @@ export function remaining(resource, passedMs) {
   return left == null ? null : left - passed;
 }
 
-/** What stands in a list of locks, each kind by its name and with its number. @param {any[]} locks */
+/** Counts a list of locks, each kind by its name. @param {any[]} locks */
 export function counted(locks) {
   const names = { leased: "held", breaking: "breaking", draining: "draining", expired: EXPIRED, broken: "broken" };
   const count = (/** @type {string} */ state) => locks.filter((lock) => lock.state === state).length;

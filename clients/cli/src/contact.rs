@@ -8,12 +8,12 @@ use crate::durations;
 use crate::failure::Failure;
 use crate::settings::Settings;
 
-/// How long a command waits for a first answer, and how long none waits without a word.
+/// Time that a command waits for a first answer; none waits longer without a word.
 const SHORT: Duration = Duration::from_millis(1_900);
 /// The same of what cron, systemd or Kubernetes starts: the gateway may be starting, too, and nobody calls again soon.
 const LONG: Duration = Duration::from_secs(30);
 
-/// How long a first answer is waited for, unless `--wait-for-gateway` says so.
+/// Patience of a command with a first answer, unless `--wait-for-gateway` sets it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
     /// As people wait.
@@ -25,8 +25,8 @@ pub enum Patience {
 }
 
 impl Patience {
-    /// How long, with what was said; `None`: no first contact is made. Under a lock that is held a command is part of a
-    /// job, which rides out a gateway that starts anew.
+    /// The wait, with what the caller has set; `None`: no first contact is made. Under a lock that is held a command is
+    /// part of a job, which rides out a gateway that starts anew.
     fn within(self, said: Option<Duration>, holds_a_lock: bool) -> Option<Duration> {
         match (self, said) {
             (Self::Unasked, _) => None,

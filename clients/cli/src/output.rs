@@ -287,7 +287,7 @@ pub fn time(at: jiff::Timestamp) -> String {
     }
 }
 
-/// What the lock of a resource is doing, as people call it.
+/// State of a resource's lock, as people call it.
 pub fn state(resource: &Resource) -> String {
     match (resource.state.as_str(), resource.breaks_in_ms) {
         ("leased", _) => "held".to_owned(),

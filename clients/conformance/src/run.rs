@@ -9,7 +9,7 @@ use crate::driver::Driver;
 use crate::scenarios::Scenario;
 use crate::script::Script;
 
-/// How long a scenario may take on the machine. Only one that hangs needs it. In their long form some take many minutes.
+/// Time that a scenario may take on the machine. Only one that hangs needs it. In their long form some take many minutes.
 const PATIENCE: Duration = Duration::from_secs(300);
 const LONG_PATIENCE: Duration = Duration::from_secs(3600);
 

@@ -63,7 +63,7 @@ fn end(word: &str) -> Result<LockEnd, LedgerError> {
     LockEnd::parse(word).ok_or_else(|| Defect(format!("{word} is stored as the end of a lock")))
 }
 
-/// How a grant ended, read back.
+/// Reads back the end of a grant.
 fn grant_end(word: &str) -> Result<GrantEnd, LedgerError> {
     GrantEnd::parse(word).ok_or_else(|| Defect(format!("{word} is stored as the end of a grant")))
 }

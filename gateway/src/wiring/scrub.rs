@@ -33,7 +33,7 @@ const NOTHING_DELETED: &str =
 pub struct Scrubbed {
     /// The report, for people.
     pub told: String,
-    /// What is wrong, if something is: blobs are missing or damaged, or writes are not in order.
+    /// The fault, if there is one: blobs are missing or damaged, or writes are not in order.
     pub wrong: Option<&'static str>,
 }
 
@@ -128,7 +128,7 @@ pub async fn scrub(config: &Config, fix: bool, deep: bool) -> anyhow::Result<Scr
     Ok(Scrubbed { wrong, told: fallen(&falls)? + &told(&report, fix, deep)? })
 }
 
-/// What is wrong, in words.
+/// The faults in words.
 fn wrong<T>(falls: &[T], is_whole: bool) -> Option<&'static str> {
     match (falls.is_empty(), is_whole) {
         (true, true) => None,

@@ -124,7 +124,7 @@ function openDialog(action, onDone, button) {
   render(html`<${ActionDialog} action=${action} onClose=${close} onDone=${done} />`, place);
 }
 
-/** What is chosen in a dialog that was just opened: nothing, where all that can be chosen is at once or soon. @param {Action} action */
+/** The choice in a dialog that was just opened: none, where all choices are at once or soon. @param {Action} action */
 export const preselected = ({ chooses = [] }) => chooses.find(([after]) => after === WHEN_IT_EXPIRES)?.[0] ?? "";
 
 /** @param {{ action: Action, onClose: () => void, onDone: (answer: any) => void }} props */

@@ -2,7 +2,7 @@
 import { duration } from "../words.js";
 import { html } from "./common.js";
 
-/** What a refused write was, by its reason; and whether it came from somebody who did not have the lock, or out of order. */
+/** The sentence for a refused write, by its reason; and whether it came from somebody without the lock, or out of order. */
 const KINDS = /** @type {Record<string, [words: string, isFenced: boolean]>} */ ({
   "fence-token-stale": ["wrote after somebody else had got the lock", true],
   "fence-token-released": ["wrote after the lock was given back", true],
@@ -19,7 +19,7 @@ const KINDS = /** @type {Record<string, [words: string, isFenced: boolean]>} */ 
   "too-many-objects": ["tried to delete more objects at once than one call removes", false],
 });
 
-/** Whether a refused write could have damaged something. @param {{ reason: string }} rejection */
+/** Tells if a refused write could have damaged something. @param {{ reason: string }} rejection */
 export const isFenced = ({ reason }) => KINDS[reason]?.[1] ?? false;
 
 /** @param {any} rejection */

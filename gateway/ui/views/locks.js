@@ -40,7 +40,7 @@ const STATES = /** @type {[string, string][]} */ ([
   ["broken", "broken"],
   ["all", "all that were not given back"],
 ]);
-/** What is listed only if it is asked for. */
+/** States that are listed only if asked for. */
 const ENDED = ["expired", "broken", "all"];
 
 /** @param {{ params: URLSearchParams }} props */

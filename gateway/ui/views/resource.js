@@ -168,7 +168,7 @@ function History({ audit, versions, resource }) {
   </section>`;
 }
 
-/** How a grant ended: the next one says it, or the resource. @param {any} grant @param {any} next @param {any} resource */
+/** The end of a grant: the next one says it, or the resource. @param {any} grant @param {any} next @param {any} resource */
 function ended(grant, next, resource) {
   const isOver = resource.state === "released" || resource.state === "broken";
   if (!next && !isOver)

@@ -130,7 +130,7 @@ RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
        AND p_fence.token > p_floor
 $$;
 
--- How the lock of a fence ended, once another is sealed there: it was given back or broken; or it stood until then, void,
+-- Tells the end of a fence's lock, once another is sealed there: it was given back or broken; or it stood until then, void,
 -- handed over, past its deadline, or in the way of a fence that was set by force. Nothing else is sealed over a lock that
 -- stands (`obstructed`).
 CREATE FUNCTION acts.ended_how(

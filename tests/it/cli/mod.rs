@@ -29,15 +29,20 @@ mod trees;
 mod untold;
 mod waiting;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
 
-use fence_tests::process::DEADLINE;
+use fence_core::wire::Lock;
+use fence_tests::gateway::Gateway;
+use fence_tests::process::{DEADLINE, free_port, loopback};
+use fence_tests::s3::Key;
 use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, Command};
 
 use super::rust_client::Dev;
+use crate::setup::SetUp;
 
 /// The built `fence`, beside the gateway.
 pub fn binary() -> PathBuf {
@@ -132,4 +137,16 @@ async fn call_with(url: &str, words: &[&str], input: &[u8]) -> Said {
 
 fn pid(child: &Child) -> u32 {
     child.id().unwrap()
+}
+
+/// Starts a gateway that speaks S3, with a lock on the bucket `lake` and the key of that lock.
+async fn lake(setup: SetUp) -> (Gateway, SocketAddr, Lock, Key) {
+    let s3 = loopback(free_port());
+    let settings = setup.settings().await.flag("--s3-listen", &s3.to_string());
+    let gateway = settings.start().await;
+    let client = gateway.client();
+    client.call(reqwest::Method::PUT, "/buckets/lake").send().await.expect(201);
+    let lock = client.acquire("lake", "10m").await;
+    let key = Key::of(&lock);
+    (gateway, s3, lock, key)
 }

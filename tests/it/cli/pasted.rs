@@ -17,9 +17,9 @@ const PLACES: &[(&str, &[&str])] = &[
     ("gateway/src", &[".rs"]),
     ("gateway/ui", &[".js"]),
 ];
-/// What the tests of the page's dialogs run.
+/// Programs that the tests of the page's dialogs run.
 const RUN_ELSEWHERE: &[&str] = &["gateway/ui/parts/actions.js", "gateway/ui/parts/jobactions.js"];
-/// What stands for what is filled in.
+/// Placeholders that people fill in.
 const FILLED: &str = "1";
 /// No fewer commands are found than this: otherwise the search is at fault.
 const LEAST: usize = 150;
@@ -129,7 +129,7 @@ fn commands_in(text: &str) -> Vec<Vec<String>> {
     found
 }
 
-/// Whether an option was only named, or has a placeholder such as NAME for its value.
+/// Tells if an option was only named, or has a placeholder such as NAME for its value.
 fn is_only_named(said: &str) -> bool {
     let value = said.split_once("invalid value '").and_then(|(_, rest)| rest.split_once('\''));
     said.contains("a value is required for")

@@ -1,7 +1,6 @@
 //! Names and words of others are shown so that no terminal obeys them, and as they are in JSON.
 
-use fence_tests::process::{free_port, loopback};
-use fence_tests::s3::{Key, Request};
+use fence_tests::s3::Request;
 
 use super::call;
 use crate::setup::{SetUp, on_both};
@@ -9,13 +8,8 @@ use crate::setup::{SetUp, on_both};
 on_both!(no_name_reaches_a_terminal_as_it_is);
 
 async fn no_name_reaches_a_terminal_as_it_is(setup: SetUp) {
-    let s3 = loopback(free_port());
-    let settings = setup.settings().await.flag("--s3-listen", &s3.to_string());
-    let gateway = settings.start().await;
-    let (client, url) = (gateway.client(), &gateway.url());
-    client.call(reqwest::Method::PUT, "/buckets/lake").send().await.expect(201);
-    let lock = client.acquire("lake", "10m").await;
-    let key = Key::of(&lock);
+    let (gateway, s3, lock, key) = super::lake(setup).await;
+    let url = &gateway.url();
     // What clears a screen, sets a title, forges a row, and turns the direction of writing.
     let odd = "d/\u{1b}[2J\u{1b}]0;t\u{7}\nforged  row\u{202e}\u{9b}";
     let put = Request::put(&format!("/lake/{odd}"), "x").sign(s3, &key).send(s3).await;

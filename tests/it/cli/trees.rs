@@ -1,7 +1,6 @@
 //! Trees of objects and of files: a folder ends at `/`, no two sources have one target, and what is left out is told.
 
-use fence_tests::process::{free_port, loopback};
-use fence_tests::s3::{Key, Request};
+use fence_tests::s3::Request;
 
 use super::{Said, call};
 use crate::setup::{SetUp, on_both};
@@ -104,13 +103,8 @@ async fn no_two_sources_have_one_target(setup: SetUp) {
 
 /// Keys that S3 has, and no path of the gateway's own API.
 async fn odd_keys_stop_nothing(setup: SetUp) {
-    let s3 = loopback(free_port());
-    let settings = setup.settings().await.flag("--s3-listen", &s3.to_string());
-    let gateway = settings.start().await;
-    let (client, url) = (gateway.client(), &gateway.url());
-    client.call(reqwest::Method::PUT, "/buckets/lake").send().await.expect(201);
-    let lock = client.acquire("lake", "10m").await;
-    let key = Key::of(&lock);
+    let (gateway, s3, lock, key) = super::lake(setup).await;
+    let url = &gateway.url();
     let odd = ["d/", "d//x", "d/\u{1}"];
     for name in odd.into_iter().chain(["d/a", "d/z"]) {
         let put = Request::put(&format!("/lake/{name}"), name).sign(s3, &key).send(s3).await;

@@ -1,4 +1,4 @@
-//! What cannot be told: it is given back, and nobody panics for it. And who would wait for itself.
+//! Locks that cannot be told are given back, and no reader that goes away is a panic. A run does not wait for itself.
 
 use std::fs::File;
 use std::process::Stdio;

@@ -159,7 +159,7 @@ async fn untrusted_postgres() -> u16 {
     port
 }
 
-/// What no wait can mend ends a start at once, and says what to look at.
+/// Ends a start at once for a cause that no wait can mend, and says what to look at.
 #[tokio::test]
 async fn a_start_does_not_wait_for_what_no_wait_can_mend() {
     let (postgres, etcd) = tokio::join!(Postgres::shared(), Etcd::shared());

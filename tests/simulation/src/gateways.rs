@@ -23,7 +23,8 @@ pub const HORIZON: Duration = Duration::from_secs(8);
 
 /// Longer than any run, and shorter than most jumps of clocks: what makes an outcome known is forgotten by none of them.
 const KEPT: Duration = Duration::from_secs(300);
-/// How long history is kept where it is let go: shorter than an edge is cut now and then, so that a rerun comes after.
+/// Time for which history is kept where it is let go: shorter than an edge is cut now and then, so that a rerun comes
+/// after.
 const HISTORY: Duration = Duration::from_millis(200);
 
 /// What all gateways share.
@@ -36,7 +37,7 @@ pub struct Servers {
     pub blobs: MemoryBlobs,
     /// Whether rules of access are in force.
     pub ruled: bool,
-    /// Whether history is let go.
+    /// Set if history is let go.
     pub forgets: bool,
     /// Where they run, each by itself: ledger, mint, blobs.
     pub processes: [Process; 3],
@@ -98,7 +99,7 @@ impl Gateways {
         self.servers.ruled
     }
 
-    /// Whether what became of a write may be let go.
+    /// Tells if what became of a write may be let go.
     pub fn forget(&self) -> bool {
         self.servers.forgets
     }

@@ -35,7 +35,7 @@ const { jobOf } = await import("../../../gateway/ui/jobs/record.js");
 const FORM = { after: "", slot: "", resume: false, reason: "it's late & hangs" };
 const REQUEST = "0190a1b2-0000-7000-8000-000000000000";
 const MINUTE = 60_000;
-/** What each choice of a break promises of a lock that has ten minutes left. */
+/** The promise of each choice of a break, for a lock that has ten minutes left. */
 const PROMISED = {
   "when it expires anyway": [8 * MINUTE, 10 * MINUTE],
   now: null,
@@ -77,7 +77,7 @@ async function recorder(t, callers, answered = {}) {
   return { url, taken: () => seen.splice(0) };
 }
 
-/** What pressing the button sends. */
+/** Presses the button, and gives what that sends. */
 async function pressed({ url, taken }, action, form) {
   gateway = url;
   if (action.act) await action.act(form);
@@ -85,7 +85,7 @@ async function pressed({ url, taken }, action, form) {
   return taken();
 }
 
-/** What the command sends, pasted into a shell. `--yes` stands for the answer of whoever sits at the terminal. */
+/** Runs the command as if pasted into a shell, and gives what it sends. `--yes` answers for the person at the terminal. */
 async function pasted({ url, taken }, action, form) {
   const asks = /^fence (job )?break /;
   const command = action

@@ -123,7 +123,7 @@ async fn there(app: &App, text: &str) -> Result<JobName, Failure> {
     }
 }
 
-/// How the lock ended of a run that is lost, as far as the audit says it.
+/// Finds the end of a lost run's lock in the audit, as far as it is there.
 async fn cut_of(app: &App, view: &JobView) -> Result<Option<Cut>, Failure> {
     match (&view.state.running, &view.resource) {
         (Some(run), Some(resource)) if view.status() == JobStatus::Lost => {

@@ -57,12 +57,12 @@ impl Sort {
     }
 }
 
-/// Whether the lock of a resource keeps others out.
+/// Tells if the lock of a resource keeps others out.
 fn is_held(resource: &Resource) -> bool {
     matches!(&resource.state, Word::Known(state) if state.is_held())
 }
 
-/// How many resources are held, and how many others are listed.
+/// Counts the resources that are held, and the others in the list.
 pub fn count(locks: &[Resource]) -> String {
     let held = locks.iter().filter(|it| is_held(it)).count();
     match locks.len() - held {

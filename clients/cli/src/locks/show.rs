@@ -100,7 +100,8 @@ impl Show {
     }
 }
 
-/// How the grants among these entries ended, which are newest first: of each the next one says it, of the newest the resource.
+/// Ends of the grants among these entries, which are newest first: the next grant says that of each, and the resource the
+/// newest's.
 fn ends(entries: &[AuditEntry], resource: &Resource) -> Vec<Option<String>> {
     let is_over = resource.state == LockState::Released || resource.state == LockState::Broken;
     let mut end = is_over.then(|| (resource.state.as_str(), resource.ended_at));

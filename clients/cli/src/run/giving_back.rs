@@ -6,7 +6,7 @@ use fencegate_client::Lock;
 
 use crate::terminal::say;
 
-/// How long a gateway may take to confirm that a lock is given back.
+/// Time in which a gateway is to confirm that a lock is given back.
 const CONFIRMED: Duration = Duration::from_secs(2);
 /// The same of one that has just not answered: it is told once, in case it hears that.
 const UNHEARD: Duration = Duration::from_millis(500);

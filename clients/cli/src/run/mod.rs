@@ -93,7 +93,7 @@ pub struct Session<'a> {
     words: Vec<OsString>,
     is_verbose: bool,
     is_quiet: bool,
-    /// Whether the last lock was given back and no gateway heard it.
+    /// Tells if the last lock was given back and no gateway heard it.
     is_unheard: Cell<bool>,
 }
 

@@ -10,7 +10,7 @@ use crate::failure::{Failure, usage};
 /// in nobody's way, and neither is one of another gateway; what cannot be asked is waited for as ever.
 ///
 /// # Errors
-/// It would wait for itself.
+/// Refuses a wait for oneself.
 pub async fn check(client: &Client, resources: &[String]) -> Result<(), Failure> {
     for id in marks::runs().iter().filter_map(|run| LockId::parse(run).ok()) {
         let Ok(outer) = client.lock_record(id).await else { continue };

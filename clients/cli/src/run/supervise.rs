@@ -59,7 +59,7 @@ pub struct Outcome {
     pub words: Option<String>,
     /// Whether `fence` was asked to end.
     pub is_interrupted: bool,
-    /// Whether a gateway answered when the command had ended.
+    /// Set if a gateway answered when the command had ended.
     pub was_heard: bool,
 }
 

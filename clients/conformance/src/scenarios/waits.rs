@@ -68,7 +68,7 @@ impl Wait {
         }
     }
 
-    /// What a holder takes off the ttl, for clocks that do not run alike.
+    /// Time that a holder takes off the ttl, for clocks that do not run alike.
     fn margin_ms(self) -> u64 {
         (self.ttl_ms / 100).max(20)
     }
@@ -153,7 +153,7 @@ impl Line {
         Ok(())
     }
 
-    /// What is left by the holder's own clock.
+    /// Time that is left by the holder's own clock.
     fn left_ms(&self, now: u64) -> u64 {
         (self.confirmed + self.wait.ttl_ms - self.wait.margin_ms()).saturating_sub(now)
     }

@@ -163,7 +163,7 @@ impl Job {
         Ok(Begun::Run(Box::new(JobRun::new(self.clone(), name, run, lock))))
     }
 
-    /// What the run counts as that had begun and has not ended, if there is one, and why.
+    /// The status of the run that had begun and has not ended, if there is one, and why.
     async fn left(
         &self,
         state: &State,

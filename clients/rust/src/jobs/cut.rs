@@ -1,4 +1,4 @@
-//! How the lock of a run ended that has no end on record, as the audit tells it.
+//! The end of the lock of a run that has no end on record, as the audit tells it.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::error::Error;
 /// So many of the newest entries are looked through.
 const ENTRIES: u32 = 50;
 
-/// How the lock of a run ended.
+/// The end of a run's lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cut {
     /// How.
@@ -25,7 +25,7 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// What the run counts as: somebody has ended it on purpose, or nobody knows what became of it.
+    /// The status of the run: somebody has ended it on purpose, or nobody knows what became of it.
     pub(crate) fn status(&self) -> RunStatus {
         match self.how {
             GrantEnd::Broken => RunStatus::Cancelled,
@@ -51,7 +51,7 @@ impl fmt::Display for Cut {
 }
 
 impl Client {
-    /// How the lock of a run ended; `None`: it has not, or the audit does not say it, or not to us.
+    /// Finds the end of a run's lock; `None`: it has not ended, or the audit does not say it, or not to us.
     ///
     /// # Errors
     /// The gateway cannot be asked.
@@ -71,7 +71,7 @@ fn operator(entry: &AuditEntry) -> Option<String> {
     entry.principal.clone().or_else(|| entry.peer.as_ref().map(at))
 }
 
-/// How the grant of that time ended, by these entries, which are newest first: the next grant says it, or the resource.
+/// Finds the end of the grant of that time in these entries, newest first: the next grant says it, or the resource.
 fn cut(entries: &[AuditEntry], acquired_at: Timestamp, resource: &Resource) -> Option<Cut> {
     let is_grant = |entry: &&AuditEntry| {
         AuditAction::parse(&entry.action).is_some_and(AuditAction::is_of_grant)

@@ -62,7 +62,7 @@ export function isElsewhereBetter(reply: Reply): boolean {
 /** Failures of TLS, which come before anything of a request is sent. */
 const TLS = /^(CERT_|DEPTH_ZERO|SELF_SIGNED|UNABLE_TO_|ERR_TLS_CERT)/;
 
-/** Whether the code of a failure says that the certificate of the other side is not trusted. */
+/** Tells if the code of a failure says that the certificate of the other side is not trusted. */
 export function isOfCertificate(code: string): boolean {
   return TLS.test(code);
 }

@@ -3,7 +3,7 @@
 import { causes } from "./answer.js";
 import { isOfCertificate, wasNotSent } from "./judging.js";
 
-/** What went wrong at a base URL, in words, and whether no wait can mend it. */
+/** A failure at a base URL, in words, and whether no wait can mend it. */
 export interface Why {
   readonly lasts: boolean;
   readonly detail: string;

@@ -138,14 +138,14 @@ pub struct ResourceView {
 pub enum Which {
     /// All that were ever locked.
     All,
-    /// Those whose lock was not released: held, expired or broken, with nobody who took over.
+    /// Resources whose lock was not released: held, expired or broken, with nobody who took over.
     Taken,
-    /// Those whose lock keeps others out: [`LockState::is_held`].
+    /// Resources whose lock keeps others out: [`LockState::is_held`].
     Held,
 }
 
 impl Which {
-    /// Whether the list has a resource in this state.
+    /// Tells if the list has a resource in this state.
     pub fn has(self, state: LockState) -> bool {
         match self {
             Self::All => true,

@@ -32,7 +32,7 @@ struct Guard {
     start: u32,
     /// Those that gateways have left in it.
     milestones: Vec<Milestone>,
-    /// What became of writes, since the ledger may let go of it.
+    /// Outcomes of writes, since the ledger may let go of them.
     outcomes: BTreeMap<OperationId, Vec<Applied>>,
 }
 

@@ -75,7 +75,7 @@ pub async fn grants_are_audited(ledger: &dyn Ledger) {
     );
 }
 
-/// How the grants on this resource ended but the newest, oldest first; each time is that of the act.
+/// Ends of the grants on this resource but the newest, oldest first; each time is that of the act.
 async fn ends(ledger: &dyn Ledger, resource: &str) -> Vec<Option<GrantEnd>> {
     let mut grants = found(ledger, AuditFilter { resource: Some(name(resource)), ..all() }).await;
     grants.retain(|(_, entry)| entry.action.is_of_grant());
