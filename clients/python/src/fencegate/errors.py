@@ -17,7 +17,7 @@ class FenceError(Exception):
     Every error carries what is known: `detail` (for people), `code` (the gateway's, None if no gateway answered or
     nothing was sent), `status` (of the answer), `resource`, `request_id` (as in the gateway's log), `retryable`
     (whether the gateway says that the same may succeed later), `attempts`, `retry_after`, `operator_reason`
-    (an operator's words on why). Of a write also `key` (its idempotency key) and `number`.
+    (an operator's words on why). Of a write also its `idempotency_key` and `number`.
     """
 
     error_class: ClassVar[str] = "FenceError"

@@ -59,12 +59,14 @@ def error_told(error: BaseException, keep: Callable[[errors.OutcomeUnknown], str
         return {"class": "Driver", "detail": repr(error)}
     told: Told = {"class": str(error.error_class), "detail": error.detail, "attempts": error.attempts}
     told["text"] = str(error)
-    known = ("code", "status", "resource", "request_id", "key", "number", "index", "version", "etag", "operation")
+    known = ("code", "status", "resource", "request_id", "number", "index", "version", "etag", "operation")
     known += ("holder", "position", "begin_after")
     for name in known:
         value = getattr(error, name, None)
         if value is not None:
             told[name] = value
+    if error.idempotency_key is not None:
+        told["key"] = error.idempotency_key
     if isinstance(error, errors.Busy):
         told["kind"] = error.kind
         told["holder_age_ms"] = _ms(error.holder_age)
